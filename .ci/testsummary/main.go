@@ -1,0 +1,142 @@
+// Command testsummary reads the output of `go test -json` and prints one line per package, the output
+// of whatever failed, and a closing line that tells passed, failed and not run apart. A test that was
+// skipped has not run and is never counted as passed.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+)
+
+// event is one line of `go test -json`, see `go doc test2json`.
+type event struct {
+	Action      string
+	Package     string
+	ImportPath  string // set instead of Package in build events
+	Test        string
+	Output      string
+	Elapsed     float64 // seconds
+	FailedBuild string
+}
+
+// tally is what the closing line says.
+type tally struct {
+	passed, failed, notRun         int
+	packages, untested, failedPkgs int
+	failures, skips, stray         []string
+	output                         map[string][]string // by package and test
+}
+
+func main() {
+	title := "go test"
+	if len(os.Args) > 1 {
+		title = os.Args[1]
+	}
+	sum, err := read(os.Stdin, os.Stdout)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: reading the test output: %v\n", title, err)
+		os.Exit(2)
+	}
+	if !sum.report(os.Stdout, title) {
+		os.Exit(1)
+	}
+}
+
+// read consumes the events and prints each package as it ends.
+func read(in io.Reader, out io.Writer) (*tally, error) {
+	sum := &tally{output: map[string][]string{}}
+	lines := bufio.NewReader(in)
+	for {
+		line, err := lines.ReadString('\n')
+		if strings.TrimSpace(line) != "" {
+			var ev event
+			if json.Unmarshal([]byte(line), &ev) != nil {
+				sum.stray = append(sum.stray, line)
+			} else {
+				sum.add(ev, out)
+			}
+		}
+		if err == io.EOF {
+			return sum, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (s *tally) add(ev event, out io.Writer) {
+	name := ev.Package + ev.ImportPath + " " + ev.Test
+	switch ev.Action {
+	case "output", "build-output":
+		s.output[name] = append(s.output[name], ev.Output)
+	case "pass", "fail", "skip", "build-fail":
+		if ev.Test == "" {
+			s.endPackage(ev, name, out)
+		} else {
+			s.endTest(ev, name)
+		}
+	}
+}
+
+func (s *tally) endTest(ev event, name string) {
+	switch ev.Action {
+	case "pass":
+		s.passed++
+		delete(s.output, name)
+	case "fail":
+		s.failed++
+		s.failures = append(s.failures, name)
+	case "skip":
+		s.notRun++
+		s.skips = append(s.skips, name)
+	}
+}
+
+func (s *tally) endPackage(ev event, name string, out io.Writer) {
+	switch ev.Action {
+	case "pass":
+		s.packages++
+		fmt.Fprintf(out, "ok    %-60s %6.1fs\n", ev.Package, ev.Elapsed)
+		delete(s.output, name)
+	case "skip":
+		s.untested++
+	case "fail":
+		s.packages++
+		s.failedPkgs++
+		s.failures = append(s.failures, name)
+		if ev.FailedBuild != "" {
+			s.failures = append(s.failures, ev.FailedBuild+" ")
+		}
+		fmt.Fprintf(out, "FAIL  %-60s %6.1fs\n", ev.Package, ev.Elapsed)
+	case "build-fail":
+		s.failures = append(s.failures, name)
+	}
+}
+
+// report prints the failures and the closing line; false means that the run is not good.
+func (s *tally) report(out io.Writer, title string) bool {
+	slices.Sort(s.failures)
+	for _, name := range slices.Compact(s.failures) {
+		fmt.Fprintf(out, "\n--- %s\n%s", strings.TrimSpace(name), strings.Join(s.output[name], ""))
+	}
+	for _, line := range s.stray {
+		fmt.Fprint(out, line)
+	}
+	for _, name := range s.skips {
+		fmt.Fprintf(out, "not run: %s\n%s", name, strings.Join(s.output[name], ""))
+	}
+	good := s.failed == 0 && s.failedPkgs == 0 && len(s.failures) == 0 && s.passed > 0
+	verdict := "ok"
+	if !good {
+		verdict = "FAILED"
+	}
+	fmt.Fprintf(out, "%s: %s: %d passed, %d failed, %d not run, in %d packages (%d failed; %d more hold no tests)\n",
+		title, verdict, s.passed, s.failed, s.notRun, s.packages, s.failedPkgs, s.untested)
+	return good
+}
