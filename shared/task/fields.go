@@ -1,0 +1,524 @@
+package task
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// field says how one top-level field is read from a document and written to
+// it.
+type field struct {
+	name string
+	// submission fields are the producer's to set.
+	submission bool
+	read       func(t *Task, raw json.RawMessage) error
+	// write returns nil when the field is to be left out.
+	write func(t *Task) []byte
+	copy  func(dst, src *Task)
+}
+
+// fields is the whole document, in the order it is written.
+var fields = []field{
+	number("schema", 1, func(t *Task) *int64 { return &t.Schema }).set(),
+	number("revision", 0, func(t *Task) *int64 { return &t.Revision }),
+	text("write_id", func(t *Task) *string { return &t.WriteID }),
+	text("id", func(t *Task) *string { return &t.ID }).set(),
+	text("task_type", func(t *Task) *string { return &t.Type }).set(),
+	status(),
+	value("input", always, func(t *Task) *json.RawMessage { return &t.Input }).set(),
+	object("input_ref", func(t *Task) **PayloadRef { return &t.InputRef }).set(),
+	value("output", present, func(t *Task) *json.RawMessage { return &t.Output }),
+	object("output_ref", func(t *Task) **PayloadRef { return &t.OutputRef }),
+	number("attempt", 0, func(t *Task) *int64 { return &t.Attempt }),
+	number("retry_count", 0, func(t *Task) *int64 { return &t.RetryCount }),
+	number("max_retries", 0, func(t *Task) *int64 { return &t.MaxRetries }).set(),
+	number("reschedule_count", 0, func(t *Task) *int64 { return &t.RescheduleCount }),
+	nullableNumber("max_reschedules", func(t *Task) **int64 { return &t.MaxReschedules }).set(),
+	number("throttle_count", 0, func(t *Task) *int64 { return &t.ThrottleCount }),
+	object("throttled", func(t *Task) **Throttled { return &t.Throttled }),
+	number("timeout_seconds", 1, func(t *Task) *int64 { return &t.TimeoutSeconds }).set(),
+	moment("available_at", func(t *Task) *time.Time { return &t.AvailableAt }).set(),
+	moment("created_at", func(t *Task) *time.Time { return &t.CreatedAt }).set(),
+	moment("updated_at", func(t *Task) *time.Time { return &t.UpdatedAt }),
+	nullableMoment("completed_at", func(t *Task) **time.Time { return &t.CompletedAt }),
+	nullableMoment("expires_at", func(t *Task) **time.Time { return &t.ExpiresAt }).set(),
+	nullableText("lease_id", func(t *Task) *string { return &t.LeaseID }),
+	nullableMoment("lease_expires_at", func(t *Task) **time.Time { return &t.LeaseExpiresAt }),
+	nullableText("worker_id", func(t *Task) *string { return &t.WorkerID }),
+	nullableText("last_error", func(t *Task) *string { return &t.LastError }),
+	value("checkpoint", present, func(t *Task) *json.RawMessage { return &t.Checkpoint }),
+	limits().set(),
+	nullableText("idempotency_key", func(t *Task) *string { return &t.IdempotencyKey }).set(),
+	nullableText("idempotency_scope", func(t *Task) *string { return &t.IdempotencyScope }).set(),
+	flag("cancel_requested", func(t *Task) *bool { return &t.CancelRequested }),
+	tags().set(),
+	nullableMoment("unhandled_since", func(t *Task) **time.Time { return &t.UnhandledSince }),
+	nullableText("inbox_version", func(t *Task) *string { return &t.InboxVersion }),
+	number("replay_revision", 0, func(t *Task) *int64 { return &t.ReplayRevision }).set().omitZero(),
+}
+
+var fieldByName = func() map[string]*field {
+	byName := make(map[string]*field, len(fields))
+	for i := range fields {
+		byName[fields[i].name] = &fields[i]
+	}
+	return byName
+}()
+
+// set marks a field that a producer may set.
+func (f field) set() field {
+	f.submission = true
+	return f
+}
+
+// omitZero leaves a number out that is 0.
+func (f field) omitZero() field {
+	write := f.write
+	f.write = func(t *Task) []byte {
+		if b := write(t); string(b) != "0" {
+			return b
+		}
+		return nil
+	}
+	return f
+}
+
+func copier[T any](at func(*Task) *T) func(dst, src *Task) {
+	return func(dst, src *Task) { *at(dst) = *at(src) }
+}
+
+func number(name string, least int64, at func(*Task) *int64) field {
+	return field{
+		name: name,
+		read: func(t *Task, raw json.RawMessage) (err error) {
+			*at(t), err = readNumber(raw, least)
+			return err
+		},
+		write: func(t *Task) []byte { return strconv.AppendInt(nil, *at(t), 10) },
+		copy:  copier(at),
+	}
+}
+
+func nullableNumber(name string, at func(*Task) **int64) field {
+	return field{
+		name: name,
+		read: func(t *Task, raw json.RawMessage) error {
+			if isNull(raw) {
+				return nil
+			}
+			n, err := readNumber(raw, 0)
+			*at(t) = &n
+			return err
+		},
+		write: func(t *Task) []byte {
+			if n := *at(t); n != nil {
+				return strconv.AppendInt(nil, *n, 10)
+			}
+			return []byte("null")
+		},
+		copy: copier(at),
+	}
+}
+
+func readNumber(raw json.RawMessage, least int64) (int64, error) {
+	if jsontext.Value(raw).Kind() != '0' {
+		return 0, fmt.Errorf("is %s: it must be a whole number", kindOf(raw))
+	}
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrSyntax):
+		return 0, fmt.Errorf("is %s: it must be a whole number", raw)
+	case err != nil, n > MaxCount, n < least:
+		return 0, fmt.Errorf("is %s: it must be between %d and %d", raw, least, int64(MaxCount))
+	}
+	return n, nil
+}
+
+func text(name string, at func(*Task) *string) field {
+	return field{
+		name: name,
+		read: func(t *Task, raw json.RawMessage) (err error) {
+			*at(t), err = readText(raw)
+			return err
+		},
+		write: func(t *Task) []byte { return quoteJSON(*at(t)) },
+		copy:  copier(at),
+	}
+}
+
+func nullableText(name string, at func(*Task) *string) field {
+	f := text(name, at)
+	read := f.read
+	f.read = func(t *Task, raw json.RawMessage) error {
+		if isNull(raw) {
+			return nil
+		}
+		return read(t, raw)
+	}
+	f.write = func(t *Task) []byte {
+		if *at(t) == "" {
+			return nil
+		}
+		return quoteJSON(*at(t))
+	}
+	return f
+}
+
+func readText(raw json.RawMessage) (string, error) {
+	if jsontext.Value(raw).Kind() != '"' {
+		return "", fmt.Errorf("is %s: it must be a string", kindOf(raw))
+	}
+	s, err := jsontext.AppendUnquote(nil, raw)
+	return string(s), err
+}
+
+func status() field {
+	at := func(t *Task) *Status { return &t.Status }
+	return field{
+		name: "status",
+		read: func(t *Task, raw json.RawMessage) error {
+			s, err := readText(raw)
+			if err != nil {
+				return err
+			}
+			if !Status(s).valid() {
+				return fmt.Errorf("is %s: it must be one of %v", quoteShort(s), Statuses())
+			}
+			t.Status = Status(s)
+			return nil
+		},
+		write: func(t *Task) []byte { return quoteJSON(string(t.Status)) },
+		copy:  copier(at),
+	}
+}
+
+func flag(name string, at func(*Task) *bool) field {
+	return field{
+		name: name,
+		read: func(t *Task, raw json.RawMessage) error {
+			switch string(raw) {
+			case "true":
+				*at(t) = true
+			case "false":
+				*at(t) = false
+			default:
+				return fmt.Errorf("is %s: it must be true or false", kindOf(raw))
+			}
+			return nil
+		},
+		write: func(t *Task) []byte {
+			if *at(t) {
+				return []byte("true")
+			}
+			return nil
+		},
+		copy: copier(at),
+	}
+}
+
+func moment(name string, at func(*Task) *time.Time) field {
+	return field{
+		name: name,
+		read: func(t *Task, raw json.RawMessage) (err error) {
+			*at(t), err = readTime(raw)
+			return err
+		},
+		write: func(t *Task) []byte { return quoteJSON(formatTime(*at(t))) },
+		copy:  copier(at),
+	}
+}
+
+func nullableMoment(name string, at func(*Task) **time.Time) field {
+	return field{
+		name: name,
+		read: func(t *Task, raw json.RawMessage) error {
+			if isNull(raw) {
+				return nil
+			}
+			v, err := readTime(raw)
+			*at(t) = &v
+			return err
+		},
+		write: func(t *Task) []byte {
+			if v := *at(t); v != nil {
+				return quoteJSON(formatTime(*v))
+			}
+			return nil
+		},
+		copy: copier(at),
+	}
+}
+
+func readTime(raw json.RawMessage) (time.Time, error) {
+	s, err := readText(raw)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return ParseTime(s)
+}
+
+// ParseTime reads a time of RFC 3339 with its zone, such as
+// 2027-01-01T09:30:00.5Z or 2027-01-01T10:30:00+01:00. Instants before the year 1 and
+// after the year 9999 are refused.
+func ParseTime(s string) (time.Time, error) {
+	at, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil || strings.ContainsRune(s, ',') {
+		return time.Time{}, fmt.Errorf("is %s: it must be a time with its zone, such as 2027-01-01T09:30:00Z", quoteShort(s))
+	}
+	at = at.UTC()
+	if at.After(MaxTime) || at.Year() < 1 {
+		return time.Time{}, fmt.Errorf("is %s: it must be between the years 1 and 9999 in UTC", quoteShort(s))
+	}
+	return at, nil
+}
+
+func formatTime(t time.Time) string { return instant(t).Format(time.RFC3339Nano) }
+
+// presence says whether an absent value is written as null or left out.
+type presence bool
+
+const (
+	always  presence = true
+	present presence = false
+)
+
+func value(name string, p presence, at func(*Task) *json.RawMessage) field {
+	return field{
+		name: name,
+		read: func(t *Task, raw json.RawMessage) error {
+			if !isNull(raw) {
+				*at(t) = raw
+			}
+			return nil
+		},
+		write: func(t *Task) []byte {
+			if v := *at(t); len(v) > 0 {
+				return v
+			}
+			if p == always {
+				return []byte("null")
+			}
+			return nil
+		},
+		copy: copier(at),
+	}
+}
+
+func object[T any](name string, at func(*Task) **T) field {
+	return field{
+		name: name,
+		read: func(t *Task, raw json.RawMessage) error {
+			if isNull(raw) {
+				return nil
+			}
+			v := new(T)
+			if err := readStrict(raw, v); err != nil {
+				return err
+			}
+			*at(t) = v
+			return nil
+		},
+		write: func(t *Task) []byte {
+			if v := *at(t); v != nil {
+				return marshal(v)
+			}
+			return nil
+		},
+		copy: copier(at),
+	}
+}
+
+func limits() field {
+	at := func(t *Task) *[]Limit { return &t.Limits }
+	return field{
+		name: "limits",
+		read: func(t *Task, raw json.RawMessage) error {
+			var tiers []struct {
+				Policy string         `json:"policy"`
+				Key    string         `json:"key"`
+				Cost   jsontext.Value `json:"cost"`
+			}
+			if isNull(raw) {
+				return errors.New("is null: it must be a list, leave it out for no limits")
+			}
+			if err := readStrict(raw, &tiers); err != nil {
+				return err
+			}
+			for i, tier := range tiers {
+				l := Limit{Policy: tier.Policy, Key: tier.Key, Cost: 1}
+				if len(tier.Cost) > 0 {
+					cost, err := readNumber(json.RawMessage(tier.Cost), 0)
+					if err != nil {
+						return fmt.Errorf("at %d: cost %w", i, err)
+					}
+					l.Cost = cost
+				}
+				t.Limits = append(t.Limits, l)
+			}
+			return nil
+		},
+		write: func(t *Task) []byte {
+			if len(t.Limits) == 0 {
+				return nil
+			}
+			return marshal(t.Limits)
+		},
+		copy: copier(at),
+	}
+}
+
+func tags() field {
+	at := func(t *Task) *map[string]string { return &t.Tags }
+	return field{
+		name: "tags",
+		read: func(t *Task, raw json.RawMessage) error { return readStrict(raw, at(t)) },
+		write: func(t *Task) []byte {
+			if len(t.Tags) == 0 {
+				return nil
+			}
+			return marshal(t.Tags)
+		},
+		copy: copier(at),
+	}
+}
+
+func readStrict(raw json.RawMessage, into any) error {
+	if err := jsonv2.Unmarshal(raw, into, jsonv2.RejectUnknownMembers(true)); err != nil {
+		var semantic *jsonv2.SemanticError
+		if errors.As(err, &semantic) && semantic.JSONPointer != "" {
+			return fmt.Errorf("is not valid at %s: %w", semantic.JSONPointer, err)
+		}
+		return fmt.Errorf("is not valid: %w", err)
+	}
+	return nil
+}
+
+// marshal encodes values of this package's own types, which always encode.
+func marshal(v any) []byte {
+	data, err := jsonv2.Marshal(v, jsonv2.Deterministic(true), jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		panic("task: " + err.Error())
+	}
+	return data
+}
+
+func isNull(raw json.RawMessage) bool { return string(raw) == "null" }
+
+func kindOf(raw json.RawMessage) string {
+	switch jsontext.Value(raw).Kind() {
+	case 'n':
+		return "null"
+	case 't', 'f':
+		return "a boolean"
+	case '"':
+		return "a string"
+	case '0':
+		return "a number"
+	case '[':
+		return "an array"
+	default:
+		return "an object"
+	}
+}
+
+// check holds the document against the grammars and bounds of its fields.
+func (t *Task) check() error {
+	problem := func(field string, format string, args ...any) error {
+		return &FormatError{Field: field, Problem: fmt.Sprintf(format, args...)}
+	}
+	if t.Schema != SchemaVersion {
+		return problem("schema", "is %d: this version of Sluice reads schema %d", t.Schema, SchemaVersion)
+	}
+	if t.ID != "" {
+		if err := ValidateID(t.ID); err != nil {
+			return problem("id", "is refused: %v", err)
+		}
+	}
+	if t.Type != "" {
+		if err := ValidateType(t.Type); err != nil {
+			return problem("task_type", "is refused: %v", err)
+		}
+	}
+	if t.TimeoutSeconds > MaxTimeoutSeconds {
+		return problem("timeout_seconds", "is %d: one run can last %d seconds at most", t.TimeoutSeconds, MaxTimeoutSeconds)
+	}
+	if t.InputRef != nil && len(t.Input) > 0 {
+		return problem("input_ref", "is given beside an input: give one of them")
+	}
+	for name, ref := range map[string]*PayloadRef{"input_ref": t.InputRef, "output_ref": t.OutputRef} {
+		if ref != nil && t.ID != "" && !strings.HasPrefix(ref.Key, PayloadPrefix(t.ID)) {
+			return problem(name, "points to %s: the payloads of a task are under %s", quoteShort(ref.Key), PayloadPrefix(t.ID))
+		}
+	}
+	if t.Status == Running && (t.LeaseExpiresAt == nil || t.LeaseID == "") {
+		return problem("lease_id", "or lease_expires_at is missing: a running task has both")
+	}
+	if len(t.IdempotencyKey) > MaxIdempotencyKeyBytes || len(t.IdempotencyScope) > MaxIdempotencyKeyBytes {
+		return problem("idempotency_key", "or its scope is longer than %d bytes", MaxIdempotencyKeyBytes)
+	}
+	return t.checkLists(problem)
+}
+
+func (t *Task) checkLists(problem func(string, string, ...any) error) error {
+	if len(t.Limits) > MaxLimits {
+		return problem("limits", "has %d tiers: %d at most", len(t.Limits), MaxLimits)
+	}
+	for i, l := range t.Limits {
+		if l.Policy == "" || len(l.Key) > MaxLimitKeyBytes {
+			return problem("limits", "at %d needs a policy and a key of at most %d bytes", i, MaxLimitKeyBytes)
+		}
+	}
+	if len(t.Tags) > MaxTags {
+		return problem("tags", "has %d tags: %d at most", len(t.Tags), MaxTags)
+	}
+	for k, v := range t.Tags {
+		if k == "" || len(k) > MaxTagKeyBytes || len(v) > MaxTagValueBytes {
+			return problem("tags", "has the tag %s: a tag's name has 1 to %d bytes, its value at most %d", quoteShort(k), MaxTagKeyBytes, MaxTagValueBytes)
+		}
+	}
+	return nil
+}
+
+// checkDerivedID holds the id of a keyed submission against its key: else two
+// tasks could claim one key.
+func (t *Task) checkDerivedID() error {
+	if t.IdempotencyKey == "" {
+		return nil
+	}
+	if want := DeriveID(t.KeyScope(), t.IdempotencyKey); t.ID != want {
+		return &FormatError{Field: "idempotency_key", Problem: fmt.Sprintf("derives the id %s, the task's id is %s", want, t.ID)}
+	}
+	return nil
+}
+
+// KeyScope is within which the idempotency key is unique: the task's type
+// unless the producer chose another.
+func (t *Task) KeyScope() string {
+	if t.IdempotencyScope != "" {
+		return t.IdempotencyScope
+	}
+	return t.Type
+}
+
+// PayloadPrefix is where the payloads of a task are kept.
+func PayloadPrefix(id string) string { return "payloads/" + id + "/" }
+
+// FieldNames lists the document's fields, the producer's own when submission
+// is true.
+func FieldNames(submission bool) []string {
+	var names []string
+	for _, f := range fields {
+		if f.submission || !submission {
+			names = append(names, f.name)
+		}
+	}
+	return slices.Clip(names)
+}
