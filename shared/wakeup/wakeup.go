@@ -1,0 +1,142 @@
+// Package wakeup arms one-shot EventBridge schedules that wake a sleeping task.
+//
+// There is one schedule per task and second. Its name is made of both, so that
+// arming the same wake-up twice is one schedule, whoever arms it and however often; it
+// deletes itself when it has fired. EventBridge fires up to 60 s late and at
+// least once: a wake-up is a hint to look at the task, nothing more.
+package wakeup
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/scheduler"
+	"github.com/aws/aws-sdk-go-v2/service/scheduler/types"
+
+	"github.com/sluice-dev/sluice/shared/awserr"
+)
+
+// API is what arming asks of EventBridge Scheduler.
+type API interface {
+	CreateSchedule(context.Context, *scheduler.CreateScheduleInput, ...func(*scheduler.Options)) (*scheduler.CreateScheduleOutput, error)
+}
+
+// Config names the parts of the deployment that a schedule refers to.
+type Config struct {
+	// Group is the schedule group.
+	Group string
+	// RoleARN is the role with which Scheduler invokes the target.
+	RoleARN string
+	// TargetARN is the claim function.
+	TargetARN string
+	// DeadLetterARN is the SQS queue for wake-ups that could not be delivered.
+	// Empty means none.
+	DeadLetterARN string
+}
+
+// Event is what a wake-up delivers to the claim function.
+type Event struct {
+	TaskID string `json:"task_id"`
+	// Second is the Unix second the wake-up was armed for.
+	Second int64 `json:"second"`
+}
+
+// MaxLeg is how far ahead a wake-up is armed. A task that sleeps longer is
+// woken after each leg and armed again.
+const MaxLeg = 90 * 24 * time.Hour
+
+// Bounds of Scheduler's own attempts to deliver one wake-up.
+const (
+	maxEventAge = time.Hour
+	maxAttempts = 10
+)
+
+// Armer arms wake-ups. Use [New].
+type Armer struct {
+	api    API
+	config Config
+}
+
+// New returns the Armer of a deployment.
+func New(api API, config Config) *Armer { return &Armer{api: api, config: config} }
+
+// Arm makes sure that a wake-up of the task is armed for the time, rounded up
+// to the second and at least a second ahead, and returns that second. A second that is
+// not to be used again, since its schedule has just fired and deletes itself, is given as
+// spent (0 for none). That the wake-up is armed already is no error.
+func (a *Armer) Arm(ctx context.Context, id string, at, now time.Time, spent int64) (int64, error) {
+	const tries = 3
+	var err error
+	for try := range tries {
+		second := Second(at, now.Add(time.Duration(try)*2*time.Second), spent)
+		if err = a.create(ctx, id, second); err == nil {
+			return second, nil
+		}
+		if !awserr.IsValidation(err) { // else: the second passed on the way, or clocks differ
+			break
+		}
+	}
+	return 0, fmt.Errorf("arm a wake-up of task %s in schedule group %s: %w", id, a.config.Group, err)
+}
+
+func (a *Armer) create(ctx context.Context, id string, second int64) error {
+	input, err := json.Marshal(Event{TaskID: id, Second: second})
+	if err != nil {
+		return err
+	}
+	target := &types.Target{
+		Arn:     &a.config.TargetARN,
+		RoleArn: &a.config.RoleARN,
+		Input:   aws.String(string(input)),
+		RetryPolicy: &types.RetryPolicy{
+			MaximumEventAgeInSeconds: aws.Int32(int32(maxEventAge / time.Second)),
+			MaximumRetryAttempts:     aws.Int32(maxAttempts),
+		},
+	}
+	if a.config.DeadLetterARN != "" {
+		target.DeadLetterConfig = &types.DeadLetterConfig{Arn: &a.config.DeadLetterARN}
+	}
+	_, err = a.api.CreateSchedule(ctx, &scheduler.CreateScheduleInput{
+		Name:                       aws.String(Name(id, second)),
+		GroupName:                  &a.config.Group,
+		ScheduleExpression:         aws.String(Expression(second)),
+		ScheduleExpressionTimezone: aws.String("UTC"),
+		FlexibleTimeWindow:         &types.FlexibleTimeWindow{Mode: types.FlexibleTimeWindowModeOff},
+		ActionAfterCompletion:      types.ActionAfterCompletionDelete,
+		Target:                     target,
+	})
+	if awserr.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// Name is the name of a task's schedule for a second: the id, "-" and the
+// second in base 36, at most 64 characters.
+func Name(id string, second int64) string { return id + "-" + strconv.FormatInt(second, 36) }
+
+// Expression is the schedule expression of a second, in UTC.
+func Expression(second int64) string {
+	return "at(" + time.Unix(second, 0).UTC().Format("2006-01-02T15:04:05") + ")"
+}
+
+// Second is the second for which a wake-up at the time is armed: rounded up,
+// far enough ahead of now that it has not passed when the request arrives, no further than
+// [MaxLeg], and not the spent one.
+func Second(at, now time.Time, spent int64) int64 {
+	earliest := now.Unix() + 2
+	latest := now.Add(MaxLeg).Unix()
+	second := at.Unix()
+	if at.Nanosecond() > 0 {
+		second++
+	}
+	second = min(max(second, earliest), latest)
+	if second == spent {
+		second++
+	}
+	return second
+}
