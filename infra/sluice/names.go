@@ -1,0 +1,64 @@
+package sluice
+
+import (
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/constructs-go/constructs/v10"
+	"github.com/aws/jsii-runtime-go"
+)
+
+// names holds the physical names and the ARNs made from them. They are plain strings rather than
+// references between resources: the bucket needs the permission, the permission the function, the
+// function its own ARN and the bucket's name. References would close that circle, names do not.
+type names struct {
+	bucket        string
+	claim         string
+	scheduleGroup string
+
+	bucketArn        string
+	claimArn         string
+	scheduleGroupArn string
+	schedulesArn     string // every schedule of the group
+}
+
+func newNames(scope constructs.Construct, props Props) names {
+	stack := awscdk.Stack_Of(scope)
+	n := names{
+		bucket:        props.BucketName,
+		claim:         props.Name + "-claim",
+		scheduleGroup: props.Name,
+	}
+	if n.bucket == "" {
+		n.bucket = props.Name + "-" + *stack.Account() + "-" + *stack.Region()
+	}
+	arn := func(service, resource, name string) string {
+		return *stack.FormatArn(&awscdk.ArnComponents{
+			Service: &service, Resource: &resource, ResourceName: &name,
+		})
+	}
+	n.bucketArn = *stack.FormatArn(&awscdk.ArnComponents{
+		Service: jsii.String("s3"), Region: jsii.String(""), Account: jsii.String(""),
+		Resource: &n.bucket, ArnFormat: awscdk.ArnFormat_NO_RESOURCE_NAME,
+	})
+	n.claimArn = *stack.FormatArn(&awscdk.ArnComponents{
+		Service: jsii.String("lambda"), Resource: jsii.String("function"),
+		ResourceName: &n.claim, ArnFormat: awscdk.ArnFormat_COLON_RESOURCE_NAME,
+	})
+	n.scheduleGroupArn = arn("scheduler", "schedule-group", n.scheduleGroup)
+	n.schedulesArn = arn("scheduler", "schedule", n.scheduleGroup+"/*")
+
+	return n
+}
+
+// objects is the ARN pattern of everything below a prefix of the bucket.
+func (n names) objects(prefix string) string {
+	return n.bucketArn + "/" + prefix + "*"
+}
+
+// The prefixes of the bucket. Each object below inbox/ is a submission whose creation starts the claim
+// function; no event is attached to the others.
+const (
+	inboxPrefix      = "inbox/"
+	tasksPrefix      = "tasks/"
+	payloadsPrefix   = "payloads/"
+	quarantinePrefix = "quarantine/"
+)

@@ -1,0 +1,111 @@
+package sluice
+
+import (
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
+	"github.com/aws/jsii-runtime-go"
+)
+
+// GrantSubmit lets a producer submit tasks, with an idempotency key too, and read what became of them. It
+// cannot change or remove a record.
+func (q *Queue) GrantSubmit(grantee awsiam.IGrantable) {
+	principal := grantee.GrantPrincipal()
+	for _, statement := range []awsiam.PolicyStatement{
+		allow("SluiceSubmit", []string{"s3:PutObject"},
+			q.names.objects(inboxPrefix), q.names.objects(payloadsPrefix)),
+		allow("SluiceReadTasks", []string{"s3:GetObject"},
+			q.names.objects(inboxPrefix), q.names.objects(tasksPrefix), q.names.objects(payloadsPrefix)),
+		// A keyed submit that finds an older task takes its own submission back, by version.
+		allow("SluiceWithdraw", []string{"s3:DeleteObjectVersion"}, q.names.objects(inboxPrefix)),
+		q.tellMissingFromDenied("SluiceTellMissingFromDenied"),
+	} {
+		principal.AddToPrincipalPolicy(statement)
+	}
+}
+
+// claimTasks are the claim function's rights on the bucket.
+func (q *Queue) claimTasks() []awsiam.PolicyStatement {
+	return []awsiam.PolicyStatement{
+		allow("ReadTasks", []string{"s3:GetObject"},
+			q.names.objects(inboxPrefix), q.names.objects(tasksPrefix), q.names.objects(payloadsPrefix)),
+		// Handlers may submit further tasks: that is the right on inbox/.
+		allow("WriteTasks", []string{"s3:PutObject"},
+			q.names.objects(inboxPrefix), q.names.objects(tasksPrefix), q.names.objects(payloadsPrefix), q.names.objects(quarantinePrefix)),
+		allow("TagFinishedTasks", []string{"s3:PutObjectTagging"},
+			q.names.objects(tasksPrefix), q.names.objects(payloadsPrefix)),
+		// By version only: a plain delete would leave a delete marker, and could remove what it never saw.
+		allow("RemoveSubmissions", []string{"s3:DeleteObjectVersion"}, q.names.objects(inboxPrefix)),
+		q.tellMissingFromDenied("TellMissingFromDenied"),
+	}
+}
+
+// tellMissingFromDenied makes S3 answer 404 for an object that is not there. Without the right to list the
+// bucket it answers 403, and a task that is gone would look like a broken role. A condition on the prefix
+// would defeat it: a GET has no prefix.
+func (q *Queue) tellMissingFromDenied(sid string) awsiam.PolicyStatement {
+	return allow(sid, []string{"s3:ListBucket"}, q.names.bucketArn)
+}
+
+// armWakeUps are the rights to create and remove schedules in the group, and to hand them the one role
+// they may run under.
+func (q *Queue) armWakeUps(schedulerRole awsiam.Role) []awsiam.PolicyStatement {
+	passRole := allow("PassSchedulerRole", []string{"iam:PassRole"}, *schedulerRole.RoleArn())
+	passRole.AddCondition(jsii.String("StringEquals"), map[string]any{"iam:PassedToService": "scheduler.amazonaws.com"})
+
+	return []awsiam.PolicyStatement{
+		allow("ArmWakeUps",
+			[]string{"scheduler:CreateSchedule", "scheduler:GetSchedule", "scheduler:DeleteSchedule"}, q.names.schedulesArn),
+		passRole,
+	}
+}
+
+// setAsideDeadLetters is the right that Lambda uses, under the function's role, for its on-failure queue.
+func (q *Queue) setAsideDeadLetters() []awsiam.PolicyStatement {
+	return []awsiam.PolicyStatement{
+		allow("SetAsideDeadLetters", []string{"sqs:SendMessage"}, *q.DeadLetters.QueueArn()),
+	}
+}
+
+func invokeHandlers(handlers []awslambda.IFunction) []awsiam.PolicyStatement {
+	if len(handlers) == 0 {
+		return nil
+	}
+	arns := make([]string, 0, len(handlers))
+	for _, handler := range handlers {
+		arns = append(arns, *handler.FunctionArn())
+	}
+
+	return []awsiam.PolicyStatement{allow("InvokeHandlers", []string{"lambda:InvokeFunction"}, arns...)}
+}
+
+// writeLogs is the right to write to one log group, where the managed policy that CDK attaches by default
+// would allow to create any group and write to all.
+func writeLogs(logs awslogs.ILogGroup) []awsiam.PolicyStatement {
+	return []awsiam.PolicyStatement{
+		allow("WriteLogs", []string{"logs:CreateLogStream", "logs:PutLogEvents"}, *logs.LogGroupArn()),
+	}
+}
+
+// functionRole is an execution role with exactly these rights.
+func (q *Queue) functionRole(id string, statements []awsiam.PolicyStatement) awsiam.Role {
+	return awsiam.NewRole(q, &id, &awsiam.RoleProps{
+		AssumedBy:      awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
+		InlinePolicies: inlinePolicy(statements),
+	})
+}
+
+// inlinePolicy puts the rights into the role itself, so that they exist as soon as the role does.
+func inlinePolicy(statements []awsiam.PolicyStatement) *map[string]awsiam.PolicyDocument {
+	return &map[string]awsiam.PolicyDocument{
+		"Sluice": awsiam.NewPolicyDocument(&awsiam.PolicyDocumentProps{Statements: &statements}),
+	}
+}
+
+func allow(sid string, actions []string, resources ...string) awsiam.PolicyStatement {
+	return awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
+		Sid:       &sid,
+		Actions:   jsii.Strings(actions...),
+		Resources: jsii.Strings(resources...),
+	})
+}

@@ -1,0 +1,238 @@
+package sluice
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
+	"github.com/aws/constructs-go/constructs/v10"
+)
+
+// Props configures a queue. The zero value is a complete, production-ready queue that runs the stock
+// claim function.
+type Props struct {
+	// Name is the prefix of every physical name: the claim function is <name>-claim, the schedule group
+	// <name>. 1 to 32 of lower-case letters, digits and hyphens, starting with a letter. Two queues in one
+	// account and Region need two names.
+	//
+	// Defaults to the stack's name in lower case.
+	Name string
+
+	// BucketName is the name of the bucket. It has to be known before the bucket exists, because the
+	// permission that lets S3 start the claim function names the bucket and must be there first.
+	//
+	// Defaults to <name>-<account>-<region>, which no other account can have taken by accident.
+	BucketName string
+
+	// Retention is how long finished tasks, their payloads and old versions of records are kept. Whole
+	// days, at least one. A task that is not finished is kept however long it sleeps.
+	//
+	// Defaults to 30 days.
+	Retention time.Duration
+
+	// QuarantineRetention is how long submissions that are no tasks are kept under quarantine/. Whole
+	// days, at least one.
+	//
+	// Defaults to 30 days.
+	QuarantineRetention time.Duration
+
+	// LogRetention is how long the functions' logs are kept.
+	//
+	// Defaults to one month.
+	LogRetention awslogs.RetentionDays
+
+	// Architecture of every function of the queue. The binaries must have been built for it: `make build`
+	// builds for arm64, `make build GOARCH=amd64` for x86_64.
+	//
+	// Defaults to arm64.
+	Architecture awslambda.Architecture
+
+	// Assets is the folder that holds <function>/bootstrap for each function, as `make build` writes it.
+	// A relative path starts at the root of the Go module that the CDK app runs in.
+	//
+	// Defaults to dist.
+	Assets string
+
+	// Claim configures the claim function.
+	Claim ClaimProps
+
+	// Ephemeral makes the stateful resources (bucket, dead letters, logs) go with the stack instead of
+	// outliving it. CloudFormation deletes empty buckets only, so `cdk destroy` of an ephemeral queue
+	// needs its bucket emptied first. Never set it where tasks matter.
+	//
+	// Defaults to false: destroying the stack keeps every task.
+	Ephemeral bool
+}
+
+// ClaimProps configures a function that claims and runs tasks.
+type ClaimProps struct {
+	// Code is the function's code: a folder with a file named bootstrap at its top.
+	//
+	// Defaults to the folder claim of Props.Assets, the stock claim function.
+	Code awslambda.Code
+
+	// MemoryMiB is the function's memory in MiB, 128 to 10,240. CPU grows with it.
+	//
+	// Defaults to 256.
+	MemoryMiB int
+
+	// Timeout is the longest a single invocation may take: whole seconds, at most 15 minutes. It bounds
+	// the longest task: a task whose own timeout does not fit is refused.
+	//
+	// Defaults to 15 minutes. An idle second is not billed, so there is no reason for less.
+	Timeout time.Duration
+
+	// ReservedConcurrency caps how many invocations run at once, and reserves as many for this function.
+	// Above the cap Lambda queues and retries for up to the 15 minutes an event may wait here.
+	//
+	// Defaults to 0, which means unreserved.
+	ReservedConcurrency int
+
+	// Environment is added to the function's environment. Names starting with SLUICE_ are the queue's own.
+	Environment map[string]string
+
+	// Handlers are Lambda functions that tasks of type lambda.invoke may call: handlers in any language.
+	// The claim function may invoke these and no others.
+	Handlers []awslambda.IFunction
+}
+
+const (
+	// MaxEventAge is how long Lambda keeps an event that it cannot deliver to the claim function. The
+	// sweep waits longer than this before it drives a task again.
+	MaxEventAge = 15 * time.Minute
+
+	// RetryAttempts is how often Lambda repeats an invocation that ended in an error. Handler errors never
+	// cause one: tasks are retried by the state machine alone.
+	RetryAttempts = 2
+
+	day = 24 * time.Hour
+
+	defaultRetention = 30 * day
+	defaultMemoryMiB = 256
+	maxTimeout       = 15 * time.Minute
+	maxMemoryMiB     = 10_240
+	minMemoryMiB     = 128
+)
+
+// nameGrammar leaves room for the account and the longest Region within a bucket name's 63 characters.
+var nameGrammar = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
+
+// bucketGrammar is S3's rule for bucket names, without dots: those break TLS on virtual-hosted requests.
+var bucketGrammar = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{1,61}[a-z0-9]$`)
+
+// withDefaults returns a copy in which every field holds what is in force, or one error that names every
+// unusable field.
+func (p Props) withDefaults(scope constructs.Construct) (Props, error) {
+	if p.Name == "" {
+		p.Name = strings.ToLower(*awscdk.Stack_Of(scope).StackName())
+	}
+	p.Retention = orDefault(p.Retention, defaultRetention)
+	p.QuarantineRetention = orDefault(p.QuarantineRetention, defaultRetention)
+	p.LogRetention = orDefault(p.LogRetention, awslogs.RetentionDays_ONE_MONTH)
+	p.Assets = orDefault(p.Assets, "dist")
+	p.Claim.MemoryMiB = orDefault(p.Claim.MemoryMiB, defaultMemoryMiB)
+	p.Claim.Timeout = orDefault(p.Claim.Timeout, maxTimeout)
+	if p.Architecture == nil {
+		p.Architecture = awslambda.Architecture_ARM_64()
+	}
+
+	if err := p.validate(); err != nil {
+		return Props{}, err
+	}
+
+	if p.Claim.Code == nil {
+		code, err := assetCode(p.Assets, "claim")
+		if err != nil {
+			return Props{}, err
+		}
+		p.Claim.Code = code
+	}
+
+	return p, nil
+}
+
+func (p Props) validate() error {
+	var errs []error
+	if !nameGrammar.MatchString(p.Name) {
+		errs = append(errs, fmt.Errorf("Name %q: want 1 to 32 lower-case letters, digits and hyphens, starting with a letter; set Props.Name if it came from the stack's name", p.Name))
+	}
+	if p.BucketName != "" && !bucketGrammar.MatchString(p.BucketName) {
+		errs = append(errs, fmt.Errorf("BucketName %q: want 3 to 63 lower-case letters, digits and hyphens", p.BucketName))
+	}
+	errs = append(errs, wholeDays("Retention", p.Retention), wholeDays("QuarantineRetention", p.QuarantineRetention))
+	if p.Claim.MemoryMiB < minMemoryMiB || p.Claim.MemoryMiB > maxMemoryMiB {
+		errs = append(errs, fmt.Errorf("Claim.MemoryMiB %d: want %d to %d", p.Claim.MemoryMiB, minMemoryMiB, maxMemoryMiB))
+	}
+	if p.Claim.Timeout < time.Second || p.Claim.Timeout > maxTimeout || p.Claim.Timeout%time.Second != 0 {
+		errs = append(errs, fmt.Errorf("Claim.Timeout %v: want whole seconds up to %v", p.Claim.Timeout, maxTimeout))
+	}
+	if p.Claim.ReservedConcurrency < 0 {
+		errs = append(errs, fmt.Errorf("Claim.ReservedConcurrency %d: want 0 (unreserved) or more", p.Claim.ReservedConcurrency))
+	}
+	for name := range p.Claim.Environment {
+		if strings.HasPrefix(name, "SLUICE_") {
+			errs = append(errs, fmt.Errorf("Claim.Environment %s: names starting with SLUICE_ are set by the queue", name))
+		}
+	}
+
+	return errors.Join(errs...)
+}
+
+func wholeDays(field string, d time.Duration) error {
+	if d < day || d%day != 0 {
+		return fmt.Errorf("%s %v: want whole days, at least one", field, d)
+	}
+
+	return nil
+}
+
+func orDefault[T comparable](value, fallback T) T {
+	var zero T
+	if value == zero {
+		return fallback
+	}
+
+	return value
+}
+
+// assetCode is the built function below the assets folder, or an error that says how to build it.
+func assetCode(assets, function string) (awslambda.Code, error) {
+	dir := filepath.Join(assets, function)
+	if !filepath.IsAbs(dir) {
+		root, err := moduleRoot()
+		if err != nil {
+			return nil, fmt.Errorf("Assets %q: %w", assets, err)
+		}
+		dir = filepath.Join(root, dir)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "bootstrap")); err != nil {
+		return nil, fmt.Errorf("no %s function in %s: run `make build` first, or set Props.Assets or the function's Code", function, dir)
+	}
+
+	return awslambda.Code_FromAsset(&dir, nil), nil
+}
+
+// moduleRoot finds the nearest folder with a go.mod, so that the app works from any folder below it.
+func moduleRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("finding the working folder: %w", err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", errors.New("no go.mod here or above; give an absolute path")
+		}
+		dir = parent
+	}
+}

@@ -1,0 +1,63 @@
+// Package sluice is the CDK construct that deploys a Sluice queue: the bucket that holds the tasks, the
+// claim function that runs them, and what wakes the sleeping ones.
+//
+// Put it into a stack of your own:
+//
+//	queue := sluice.New(stack, "Sluice", &sluice.Props{})
+//	queue.GrantSubmit(myProducer)
+//
+// or deploy the stock stack of the parent folder, which is [NewStack] with its props read from the CDK
+// context. The function binaries must be built first: `make build`.
+package sluice
+
+import (
+	"fmt"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsscheduler"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
+	"github.com/aws/constructs-go/constructs/v10"
+)
+
+// Queue is a deployed Sluice queue. Its fields are there to be granted on, watched and referred to; what
+// this package sets on them should be changed by Props, not by hand.
+type Queue struct {
+	constructs.Construct
+
+	// Bucket holds every task: submissions, records, payloads and what was set aside.
+	Bucket awss3.Bucket
+
+	// Claim runs the tasks. It is started by the bucket's events, by wake-ups and by batches of task ids.
+	Claim awslambda.Function
+
+	// ScheduleGroup holds one schedule per sleeping task and second.
+	ScheduleGroup awsscheduler.CfnScheduleGroup
+
+	// DeadLetters receives what Lambda and EventBridge Scheduler could not deliver within their retries.
+	// Nothing in it is a lost task (the record is in the bucket), but somebody should look.
+	DeadLetters awssqs.Queue
+
+	names names
+}
+
+// New adds a queue to a stack. It panics, as CDK constructs do, when a prop is not usable; the message
+// names the prop.
+func New(scope constructs.Construct, id string, props *Props) *Queue {
+	if props == nil {
+		props = &Props{}
+	}
+	effective, err := props.withDefaults(scope)
+	if err != nil {
+		panic(fmt.Errorf("sluice.New(%q): %w", id, err))
+	}
+
+	queue := &Queue{names: newNames(scope, effective)}
+	constructs.NewConstruct_Override(queue, scope, &id)
+	queue.addDeadLetters(effective)
+	role := queue.addScheduler()
+	queue.addClaim(effective, role)
+	queue.addBucket(effective)
+
+	return queue
+}

@@ -1,0 +1,110 @@
+package sluice
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/constructs-go/constructs/v10"
+	"github.com/aws/jsii-runtime-go"
+)
+
+// StackName is the name of the stock stack when the context does not give another (-c stack=...).
+const StackName = "Sluice"
+
+// NewStack is the stock stack: one queue, configured by props and then by the CDK context (see
+// [Props.FromContext]), and the outputs that the command line and the end-to-end suite read. Account and
+// Region are those of the credentials that deploy it.
+func NewStack(app awscdk.App, props Props) (awscdk.Stack, *Queue) {
+	name := StackName
+	if value, ok := contextString(app, "stack"); ok {
+		name = value
+	}
+	stack := awscdk.NewStack(app, &name, &awscdk.StackProps{
+		Description: jsii.String("Sluice: a serverless task queue with a distributed rate limiter"),
+	})
+	props, err := props.FromContext(stack)
+	if err != nil {
+		panic(err)
+	}
+	queue := New(stack, "Queue", &props)
+
+	output := func(id, description string, value *string) {
+		awscdk.NewCfnOutput(stack, &id, &awscdk.CfnOutputProps{Value: value, Description: &description})
+	}
+	output("BucketName", "Submit tasks here: SLUICE_BUCKET", queue.Bucket.BucketName())
+	output("ClaimFunctionName", "The function that runs the tasks", queue.Claim.FunctionName())
+	output("ScheduleGroupName", "The wake-ups of sleeping tasks", queue.ScheduleGroup.Ref())
+	output("DeadLetterQueueUrl", "What could not be delivered", queue.DeadLetters.QueueUrl())
+
+	return stack, queue
+}
+
+// FromContext returns the props with what the CDK context (`cdk deploy -c key=value`) sets on top:
+//
+//	name           Props.Name
+//	bucket         Props.BucketName
+//	retentionDays  Props.Retention, in days
+//	architecture   arm64 or x86_64
+//	assets         Props.Assets
+//	ephemeral      true or false
+//	concurrency    Props.Claim.ReservedConcurrency
+//
+// The error names the key whose value is of no use.
+func (p Props) FromContext(scope constructs.Construct) (Props, error) {
+	if value, ok := contextString(scope, "name"); ok {
+		p.Name = value
+	}
+	if value, ok := contextString(scope, "bucket"); ok {
+		p.BucketName = value
+	}
+	if value, ok := contextString(scope, "assets"); ok {
+		p.Assets = value
+	}
+	if value, ok := contextString(scope, "retentionDays"); ok {
+		count, err := strconv.Atoi(value)
+		if err != nil || count < 1 {
+			return p, fmt.Errorf("context retentionDays=%s: want a whole number of days, at least 1", value)
+		}
+		p.Retention = time.Duration(count) * day
+	}
+	if value, ok := contextString(scope, "concurrency"); ok {
+		count, err := strconv.Atoi(value)
+		if err != nil || count < 0 {
+			return p, fmt.Errorf("context concurrency=%s: want a whole number; 0 means unreserved", value)
+		}
+		p.Claim.ReservedConcurrency = count
+	}
+	if value, ok := contextString(scope, "ephemeral"); ok {
+		ephemeral, err := strconv.ParseBool(value)
+		if err != nil {
+			return p, fmt.Errorf("context ephemeral=%s: want true or false", value)
+		}
+		p.Ephemeral = ephemeral
+	}
+	if value, ok := contextString(scope, "architecture"); ok {
+		switch value {
+		case "arm64":
+			p.Architecture = awslambda.Architecture_ARM_64()
+		case "x86_64":
+			p.Architecture = awslambda.Architecture_X86_64()
+		default:
+			return p, fmt.Errorf("context architecture=%s: want arm64 or x86_64", value)
+		}
+	}
+
+	return p, nil
+}
+
+// contextString reads a context value. Those given on the command line are strings; cdk.json may hold
+// numbers and booleans as well.
+func contextString(scope constructs.Construct, key string) (string, bool) {
+	value := scope.Node().TryGetContext(&key)
+	if value == nil {
+		return "", false
+	}
+
+	return fmt.Sprint(value), true
+}
