@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -19,12 +20,21 @@ import (
 // record. Larger ones become objects of their own.
 const InlineBytes = 128 << 10
 
-// PutPayload keeps a large input or output as an object of its own. The name
-// holds its hash, so that repeating it changes nothing.
-func (s *Store) PutPayload(ctx context.Context, id, kind string, data []byte) (*task.PayloadRef, error) {
+// NewPayloadRef is the reference to a large input or output (the kind), to be written by
+// [Store.PutPayload]. The name holds the content's hash, so that writing it again changes nothing.
+func NewPayloadRef(id, kind string, data []byte) *task.PayloadRef {
 	sum := sha256.Sum256(data)
-	ref := &task.PayloadRef{Size: int64(len(data)), SHA256: hex.EncodeToString(sum[:])}
-	ref.Key = task.PayloadPrefix(id) + kind + "-" + ref.SHA256[:16] + jsonSuffix
+	hash := hex.EncodeToString(sum[:])
+	return &task.PayloadRef{
+		Key:    task.PayloadPrefix(id) + kind + "-" + hash[:16] + jsonSuffix,
+		Size:   int64(len(data)),
+		SHA256: hash,
+	}
+}
+
+// PutPayload keeps a large input or output (the kind) as an object of its own.
+func (s *Store) PutPayload(ctx context.Context, id, kind string, data []byte) (*task.PayloadRef, error) {
+	ref := NewPayloadRef(id, kind, data)
 	_, err := s.api.PutObject(ctx, &s3.PutObjectInput{
 		Bucket: &s.bucket, Key: &ref.Key, Body: bytes.NewReader(data), ContentType: aws.String(contentType),
 	})
@@ -72,13 +82,23 @@ func (s *Store) Resolve(ctx context.Context, t task.Task) (task.Task, error) {
 // TagPayloads marks the payloads of a task that has ended, so that they expire
 // with its record.
 func (s *Store) TagPayloads(ctx context.Context, t task.Task) error {
+	key, value, _ := strings.Cut(FinishedTag, "=")
+	return s.setPayloadTags(ctx, t, []types.Tag{{Key: &key, Value: &value}})
+}
+
+// UntagPayloads takes the mark off again: the task is to run anew.
+func (s *Store) UntagPayloads(ctx context.Context, t task.Task) error {
+	return s.setPayloadTags(ctx, t, []types.Tag{})
+}
+
+func (s *Store) setPayloadTags(ctx context.Context, t task.Task, tags []types.Tag) error {
 	for _, ref := range []*task.PayloadRef{t.InputRef, t.OutputRef} {
 		if ref == nil {
 			continue
 		}
 		_, err := s.api.PutObjectTagging(ctx, &s3.PutObjectTaggingInput{
 			Bucket: &s.bucket, Key: &ref.Key,
-			Tagging: &types.Tagging{TagSet: []types.Tag{{Key: aws.String("sluice-state"), Value: aws.String("finished")}}},
+			Tagging: &types.Tagging{TagSet: tags},
 		})
 		if err != nil {
 			return fmt.Errorf("tag the payload %s: %w", ref.Key, s.explain(err))

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/sluice-dev/sluice/shared/task"
@@ -39,6 +40,20 @@ type Store struct {
 
 // New returns the store of a bucket.
 func New(api API, bucket string) *Store { return &Store{api: api, bucket: bucket} }
+
+// NewClient returns an S3 client as Sluice uses it. With a custom endpoint it
+// addresses buckets by path and sends only the checksums that are required, which every
+// S3-compatible store understands.
+func NewClient(config aws.Config) *s3.Client {
+	return s3.NewFromConfig(config, func(o *s3.Options) {
+		if o.BaseEndpoint == nil {
+			return
+		}
+		o.UsePathStyle = true
+		o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
+		o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
+	})
+}
 
 // Bucket is the bucket's name.
 func (s *Store) Bucket() string { return s.bucket }

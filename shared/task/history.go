@@ -2,13 +2,14 @@ package task
 
 import (
 	"fmt"
-	"strconv"
+	"strings"
 	"time"
 )
 
 // Entry is one line of a task's history.
 type Entry struct {
-	// Version counts from 1, the creation.
+	// Version counts from 1, the creation. A gap means that versions of the
+	// record in between are past their retention.
 	Version int `json:"version"`
 	// At is when the record was written.
 	At time.Time `json:"at"`
@@ -28,11 +29,14 @@ func History(versions []Task) []Entry {
 		return nil
 	}
 	first := versions[0]
-	entries := []Entry{{Version: 1, At: first.CreatedAt, Status: Pending, Text: "pending (created)"}}
-	prev := Task{ID: first.ID, Status: Pending, MaxRetries: first.MaxRetries}
+	entries := []Entry{Creation(first.CreatedAt)}
+	prev := Task{Status: Pending}
 	for _, t := range versions {
+		if t.Revision != prev.Revision+1 { // what led here is not known
+			prev = t
+		}
 		entries = append(entries, Entry{
-			Version: len(entries) + 1,
+			Version: int(t.Revision) + 1,
 			At:      t.UpdatedAt,
 			Status:  t.Status,
 			Text:    describe(prev, t),
@@ -40,6 +44,11 @@ func History(versions []Task) []Entry {
 		prev = t
 	}
 	return entries
+}
+
+// Creation is the first entry of every history.
+func Creation(created time.Time) Entry {
+	return Entry{Version: 1, At: created, Status: Pending, Text: "pending (created)"}
 }
 
 // describe words the step from one version to the next.
@@ -60,7 +69,7 @@ func describe(prev, t Task) string {
 }
 
 func describeSleep(prev, t Task) string {
-	wait := "available_at: +" + seconds(t.AvailableAt.Sub(t.UpdatedAt))
+	wait := "available_at: +" + secondsBetween(t.UpdatedAt, t.AvailableAt)
 	switch {
 	case prev.Status.Terminal():
 		return "replayed"
@@ -68,9 +77,9 @@ func describeSleep(prev, t Task) string {
 		return fmt.Sprintf("rescheduled, %s, count: %d", wait, t.RescheduleCount)
 	case t.RetryCount > prev.RetryCount:
 		return fmt.Sprintf("retry %d of %d, %s, error: %s", t.RetryCount, t.MaxRetries, wait, t.LastError)
-	case t.ThrottleCount > prev.ThrottleCount && t.Throttled != nil:
+	case t.Throttled != nil && t.Throttled.Policy != "":
 		return fmt.Sprintf("throttled by %s, %s, count: %d", tierName(t.Throttled), wait, t.ThrottleCount)
-	case t.Throttled != nil && t.Throttled.Reason != "":
+	case t.Throttled != nil:
 		return fmt.Sprintf("deferred, %s, reason: %s", wait, t.Throttled.Reason)
 	case t.UnhandledSince != nil:
 		return "no handler yet, " + wait
@@ -86,8 +95,15 @@ func tierName(t *Throttled) string {
 	return fmt.Sprintf("%s %q", t.Policy, t.Key)
 }
 
-// seconds writes a duration as the seed's history does: in seconds, however
-// long, to the millisecond.
-func seconds(d time.Duration) string {
-	return strconv.FormatFloat(d.Round(time.Millisecond).Seconds(), 'f', -1, 64) + "s"
+// secondsBetween writes the time from one instant to another as "60s": in
+// seconds, however many, to the millisecond. A Duration would end at 292 years.
+func secondsBetween(from, to time.Time) string {
+	const perSecond = 1000
+	ms := to.UnixMilli() - from.UnixMilli()
+	sign := ""
+	if ms < 0 {
+		sign, ms = "-", -ms
+	}
+	s := fmt.Sprintf("%s%d.%03d", sign, ms/perSecond, ms%perSecond)
+	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".") + "s"
 }

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // MaxIDBytes is the length of the longest id. Together with a second in base
@@ -70,19 +72,32 @@ func DeriveID(scope, key string) string {
 	return derivedPrefix + strings.ToLower(derivedEncoding.EncodeToString(h.Sum(nil)[:25]))
 }
 
-// FirstIDAt is the smallest UUIDv7 of a millisecond: ids made at or after the
-// time sort at or behind it.
-func FirstIDAt(t time.Time) string {
-	ms := max(t.UnixMilli(), 0)
-	hexMs := fmt.Sprintf("%012x", ms)
-	return hexMs[:8] + "-" + hexMs[8:12] + "-7000-8000-000000000000"
+// IDTime is the millisecond at which an id was made that is a UUIDv7. False
+// for any other id.
+func IDTime(id string) (time.Time, bool) {
+	u, err := uuid.Parse(id)
+	if err != nil || u.Version() != 7 || u.String() != id {
+		return time.Time{}, false
+	}
+	ms := int64(binary.BigEndian.Uint64(append([]byte{0, 0}, u[:6]...)))
+	return time.UnixMilli(ms).UTC(), true
 }
+
+// mostQuoted is how many bytes of text from outside an error shows.
+const mostQuoted = 80
 
 // quoteShort quotes text from outside for an error, cut to a readable length.
 func quoteShort(s string) string {
-	const most = 80
-	if len(s) > most {
-		return fmt.Sprintf("%q… (%d bytes)", s[:most], len(s))
+	if len(s) > mostQuoted {
+		return fmt.Sprintf("%q… (%d bytes)", s[:mostQuoted], len(s))
 	}
 	return fmt.Sprintf("%q", s)
+}
+
+// short cuts JSON text from outside for an error.
+func short(s string) string {
+	if len(s) > mostQuoted {
+		return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(s[:mostQuoted], ""), len(s))
+	}
+	return s
 }

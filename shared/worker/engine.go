@@ -1,0 +1,283 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"github.com/sluice-dev/sluice/shared/s3store"
+	"github.com/sluice-dev/sluice/shared/task"
+	"github.com/sluice-dev/sluice/shared/wakeup"
+)
+
+// Config is what an [Engine] is made of. Store, Wakeups and Mux are required,
+// the zero values of the others work.
+type Config struct {
+	Store   *s3store.Store
+	Wakeups *wakeup.Armer
+	Mux     *Mux
+
+	// WorkerID names this instance in records. Defaults to "worker".
+	WorkerID string
+	// Rest is the longest sleep that is slept within the invocation, its
+	// wake-up staying armed. Defaults to [DefaultRest], [NoRest] switches it off.
+	Rest time.Duration
+	// UnhandledGrace is how long a task without a handler is put back before it
+	// fails. Defaults to [task.DefaultUnhandledGrace].
+	UnhandledGrace time.Duration
+	// Log takes one line per outcome. Defaults to JSON on standard output.
+	Log *slog.Logger
+	// Now is the clock. Defaults to time.Now.
+	Now func() time.Time
+	// Exit ends the process when a handler does not stop. Defaults to os.Exit.
+	Exit func(code int)
+}
+
+// DefaultRest is the longest sleep that is slept within the invocation unless
+// configured otherwise.
+const DefaultRest = 5 * time.Second
+
+// NoRest makes every sleep end the invocation.
+const NoRest time.Duration = -1
+
+// How the time of an invocation is shared out.
+const (
+	// stopGrace is how long a handler may take to return after its context ended.
+	stopGrace = 5 * time.Second
+	// recordReserve is kept for recording the outcome.
+	recordReserve = 10 * time.Second
+	// leaseMargin is how long a lease outlives the invocation: more than the
+	// clocks of two instances differ.
+	leaseMargin = 15 * time.Second
+	// cancelPoll is how often a running task is looked at for a cancel request.
+	cancelPoll = 10 * time.Second
+)
+
+// Engine is the claim engine. Use [NewEngine].
+type Engine struct {
+	Config
+}
+
+// NewEngine returns the engine of a claim function.
+func NewEngine(c Config) *Engine {
+	if c.WorkerID == "" {
+		c.WorkerID = "worker"
+	}
+	if c.Rest == 0 {
+		c.Rest = DefaultRest
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.NewJSONHandler(os.Stdout, nil))
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Exit == nil {
+		c.Exit = os.Exit
+	}
+	return &Engine{Config: c}
+}
+
+// Handle is the claim function: it looks at every task that the event names,
+// one after the other, and a bad one does not stop its neighbours. An error means that
+// Lambda's retry of the event can help: S3 is down, a wake-up could not be armed. Errors
+// of handlers are recorded with their tasks and never returned.
+func (e *Engine) Handle(ctx context.Context, raw json.RawMessage) error {
+	started := e.Now()
+	sources, err := decodeEvent(raw)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, src := range sources {
+		w := &work{source: src, started: started}
+		if err := e.visit(ctx, w); err != nil {
+			e.Log.ErrorContext(ctx, "visit failed", "task_id", src.id, "key", src.inboxKey, "error", err.Error())
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// work is one visit of a task.
+type work struct {
+	source
+	// started is when the invocation began.
+	started time.Time
+	// rec is the task as it was last read or written.
+	rec s3store.Record
+	// handler is the one of the task's type, set by admit.
+	handler *handler
+	// armed is the second for which a wake-up is armed, 0 for none.
+	armed int64
+	// yield ends the visit although the task may be due again soon.
+	yield bool
+}
+
+// visit does what is due for one task.
+func (e *Engine) visit(ctx context.Context, w *work) error {
+	due, err := e.load(ctx, w) // 1
+	for due && err == nil {
+		due, err = e.attempt(ctx, w)
+	}
+	if errors.Is(err, s3store.ErrGone) {
+		// Deleted while we looked at it: it is not made again, and nothing stays.
+		return e.Store.Remove(ctx, w.id, w.rec.Task.InboxVersion)
+	}
+	return err
+}
+
+// attempt brings a due task one step on, and reports whether it is due again
+// within this invocation.
+func (e *Engine) attempt(ctx context.Context, w *work) (again bool, err error) {
+	admitted, err := e.admit(ctx, w) // 2
+	if admitted && err == nil {
+		var claimed bool
+		claimed, err = e.claim(ctx, w) // 3
+		if claimed && err == nil {
+			result := e.run(ctx, w)        // 4
+			err = e.record(ctx, w, result) // 5
+		}
+	}
+	var lost *s3store.ConflictError
+	if errors.As(err, &lost) { // somebody else moved the task: see what it is now
+		w.rec = lost.Current
+		return e.examine(ctx, w)
+	}
+	if err != nil {
+		return false, err
+	}
+	return e.rest(ctx, w) // 6
+}
+
+// admit finds the handler and asks whether the task may run now.
+func (e *Engine) admit(ctx context.Context, w *work) (bool, error) {
+	w.handler = e.Mux.handlers[w.rec.Task.Type]
+	if w.handler == nil {
+		return false, e.change(ctx, w, task.Unhandled{Grace: e.UnhandledGrace})
+	}
+	if len(w.rec.Task.Limits) > 0 {
+		return false, e.change(ctx, w, task.Defer{
+			Until:  e.Now().Add(time.Minute),
+			Reason: "the task names limits, and this function has no limiter",
+		})
+	}
+	return true, nil
+}
+
+// rest sleeps a short sleep within the invocation, and reports whether the
+// task is due then. The wake-up stays armed, should this process die.
+func (e *Engine) rest(ctx context.Context, w *work) (due bool, err error) {
+	t := w.rec.Task
+	wait := t.AvailableAt.Sub(e.Now())
+	if w.yield || t.Status != task.Pending || wait > e.Rest || t.ExpiredAt(t.AvailableAt) {
+		return false, nil
+	}
+	if e.timeLeft(ctx)-wait < e.timeNeeded(t) {
+		return false, nil
+	}
+	if wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-ctx.Done():
+			return false, nil
+		case <-timer.C:
+		}
+	}
+	return e.examine(ctx, w)
+}
+
+// timeNeeded is what the invocation must have left for a run of the task.
+func (e *Engine) timeNeeded(t task.Task) time.Duration {
+	return time.Duration(t.TimeoutSeconds)*time.Second + stopGrace + recordReserve
+}
+
+// timeLeft is what the invocation has left.
+func (e *Engine) timeLeft(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return 1<<63 - 1
+	}
+	return deadline.Sub(e.Now())
+}
+
+// arm makes sure that the task is looked at again at the time.
+func (e *Engine) arm(ctx context.Context, w *work, at time.Time) error {
+	now := e.Now()
+	if w.armed != 0 && w.armed == wakeup.Second(at, now, w.second) {
+		return nil
+	}
+	armed, err := e.Wakeups.Arm(ctx, w.id, at, now, w.second)
+	if err != nil {
+		return err
+	}
+	w.armed = armed
+	return nil
+}
+
+// change writes what an event makes of the task. A wake-up is armed before the
+// write that needs it, so that no crash leaves a sleeping task without one; if arming fails,
+// the outcome is written all the same and the error is returned, so that Lambda's
+// retry arms it.
+func (e *Engine) change(ctx context.Context, w *work, event task.Event) error {
+	next, effects, err := task.Apply(w.rec.Task, event, e.Now())
+	if err != nil {
+		return fmt.Errorf("claim function: %w", err)
+	}
+	var armErr error
+	if next.Status == task.Pending {
+		armErr = e.arm(ctx, w, effects.WakeAt)
+	}
+	rec, err := e.Store.Write(ctx, w.rec, next)
+	if err != nil {
+		return err
+	}
+	w.rec = rec
+	e.report(ctx, w, effects)
+	switch {
+	case effects.Finished:
+		return e.finish(ctx, w)
+	case next.Status == task.Pending && armErr == nil && e.Now().Unix() >= w.armed:
+		// The write took longer than the sleep: the wake-up may have come and
+		// found the task still running.
+		armErr = e.arm(ctx, w, effects.WakeAt)
+	}
+	return armErr
+}
+
+// finish is the clean-up of a task that has ended: the last step of its life.
+func (e *Engine) finish(ctx context.Context, w *work) error {
+	if err := e.Store.TagPayloads(ctx, w.rec.Task); err != nil {
+		return err
+	}
+	return e.Store.Remove(ctx, w.id, w.rec.Task.InboxVersion)
+}
+
+// report logs an outcome. Inputs, outputs and the texts of errors stay out of
+// the log, they may hold secrets.
+func (e *Engine) report(ctx context.Context, w *work, effects task.Effects) {
+	t := w.rec.Task
+	attrs := []slog.Attr{
+		slog.String("outcome", string(effects.Outcome)),
+		slog.String("task_id", t.ID),
+		slog.String("task_type", t.Type),
+		slog.String("status", string(t.Status)),
+		slog.Int64("attempt", t.Attempt),
+		slog.Int64("revision", t.Revision),
+	}
+	if t.LeaseID != "" {
+		attrs = append(attrs, slog.String("lease_id", t.LeaseID))
+	}
+	if t.Status == task.Pending {
+		attrs = append(attrs, slog.Time("available_at", t.AvailableAt))
+	}
+	e.Log.LogAttrs(ctx, slog.LevelInfo, "task", attrs...)
+}
+
+func (e *Engine) jitter() float64 { return rand.Float64() }

@@ -1,0 +1,107 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsconfig "github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/scheduler"
+
+	"github.com/sluice-dev/sluice/shared/s3store"
+	"github.com/sluice-dev/sluice/shared/wakeup"
+)
+
+// Names of the environment variables that the deployment sets.
+const (
+	EnvBucket          = "SLUICE_BUCKET"
+	EnvScheduleGroup   = "SLUICE_SCHEDULE_GROUP"
+	EnvScheduleRoleARN = "SLUICE_SCHEDULE_ROLE_ARN"
+	EnvClaimARN        = "SLUICE_CLAIM_FUNCTION_ARN"
+	EnvDeadLetterARN   = "SLUICE_DEAD_LETTER_ARN"
+	EnvRest            = "SLUICE_REST"
+	EnvUnhandledGrace  = "SLUICE_UNHANDLED_GRACE"
+)
+
+// Start runs a claim function with the handlers of the mux, configured by the
+// environment variables that the deployment sets. It does not return. A configuration that
+// can't work ends the process with an error that names the variable.
+func Start(mux *Mux) {
+	config, err := awsconfig.LoadDefaultConfig(context.Background())
+	if err == nil {
+		var engine *Engine
+		if engine, err = FromEnvironment(config, mux); err == nil {
+			lambda.Start(engine.Handle)
+			return
+		}
+	}
+	fmt.Fprintln(os.Stderr, "sluice: claim function:", err)
+	os.Exit(1)
+}
+
+// FromEnvironment makes the engine of a claim function from the environment
+// variables that the deployment sets.
+func FromEnvironment(config aws.Config, mux *Mux) (*Engine, error) {
+	var missing []error
+	required := func(name string) string {
+		value := os.Getenv(name)
+		if value == "" {
+			missing = append(missing, fmt.Errorf("the environment variable %s is not set, the Sluice construct sets it", name))
+		}
+		return value
+	}
+	store := s3store.New(s3store.NewClient(config), required(EnvBucket))
+	armer := wakeup.New(scheduler.NewFromConfig(config), wakeup.Config{
+		Group:         required(EnvScheduleGroup),
+		RoleARN:       required(EnvScheduleRoleARN),
+		TargetARN:     required(EnvClaimARN),
+		DeadLetterARN: os.Getenv(EnvDeadLetterARN),
+	})
+	rest, err := durationFrom(EnvRest)
+	if err == nil && rest != nil && *rest == 0 {
+		*rest = NoRest
+	}
+	grace, graceErr := durationFrom(EnvUnhandledGrace)
+	if err := errors.Join(append(missing, err, graceErr)...); err != nil {
+		return nil, err
+	}
+	c := Config{Store: store, Wakeups: armer, Mux: mux, WorkerID: workerID()}
+	if rest != nil {
+		c.Rest = *rest
+	}
+	if grace != nil {
+		c.UnhandledGrace = *grace
+	}
+	return NewEngine(c), nil
+}
+
+// durationFrom reads a duration such as 5s from an environment variable, nil
+// if it is not set.
+func durationFrom(name string) (*time.Duration, error) {
+	value := os.Getenv(name)
+	if value == "" {
+		return nil, nil
+	}
+	d, err := time.ParseDuration(value)
+	if err != nil || d < 0 {
+		return nil, fmt.Errorf("the environment variable %s is %q: it must be a duration such as 5s or 1h30m", name, value)
+	}
+	return &d, nil
+}
+
+// workerID names this instance: the function and its log stream, which is where
+// to read on.
+func workerID() string {
+	name, stream := os.Getenv("AWS_LAMBDA_FUNCTION_NAME"), os.Getenv("AWS_LAMBDA_LOG_STREAM_NAME")
+	switch {
+	case name == "":
+		return fmt.Sprintf("worker-%d", os.Getpid())
+	case stream == "":
+		return fmt.Sprintf("%s-%d", name, os.Getpid())
+	}
+	return name + "/" + stream
+}
