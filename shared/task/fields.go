@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -27,24 +26,24 @@ type field struct {
 
 // fields is the whole document, in the order it is written.
 var fields = []field{
-	number("schema", 1, func(t *Task) *int64 { return &t.Schema }).set(),
-	number("revision", 0, func(t *Task) *int64 { return &t.Revision }),
+	number("schema", 1, MaxCount, func(t *Task) *int64 { return &t.Schema }).set(),
+	number("revision", 0, MaxCount, func(t *Task) *int64 { return &t.Revision }),
 	text("write_id", func(t *Task) *string { return &t.WriteID }),
 	text("id", func(t *Task) *string { return &t.ID }).set(),
 	text("task_type", func(t *Task) *string { return &t.Type }).set(),
 	status(),
 	value("input", always, func(t *Task) *json.RawMessage { return &t.Input }).set(),
-	object("input_ref", func(t *Task) **PayloadRef { return &t.InputRef }).set(),
+	payloadRef("input_ref", func(t *Task) **PayloadRef { return &t.InputRef }).set(),
 	value("output", present, func(t *Task) *json.RawMessage { return &t.Output }),
-	object("output_ref", func(t *Task) **PayloadRef { return &t.OutputRef }),
-	number("attempt", 0, func(t *Task) *int64 { return &t.Attempt }),
-	number("retry_count", 0, func(t *Task) *int64 { return &t.RetryCount }),
-	number("max_retries", 0, func(t *Task) *int64 { return &t.MaxRetries }).set(),
-	number("reschedule_count", 0, func(t *Task) *int64 { return &t.RescheduleCount }),
+	payloadRef("output_ref", func(t *Task) **PayloadRef { return &t.OutputRef }),
+	number("attempt", 0, MaxCount, func(t *Task) *int64 { return &t.Attempt }),
+	number("retry_count", 0, MaxCount, func(t *Task) *int64 { return &t.RetryCount }),
+	number("max_retries", 0, MaxCount, func(t *Task) *int64 { return &t.MaxRetries }).set(),
+	number("reschedule_count", 0, MaxCount, func(t *Task) *int64 { return &t.RescheduleCount }),
 	nullableNumber("max_reschedules", func(t *Task) **int64 { return &t.MaxReschedules }).set(),
-	number("throttle_count", 0, func(t *Task) *int64 { return &t.ThrottleCount }),
-	object("throttled", func(t *Task) **Throttled { return &t.Throttled }),
-	number("timeout_seconds", 1, func(t *Task) *int64 { return &t.TimeoutSeconds }).set(),
+	number("throttle_count", 0, MaxCount, func(t *Task) *int64 { return &t.ThrottleCount }),
+	throttled(),
+	number("timeout_seconds", 1, MaxTimeoutSeconds, func(t *Task) *int64 { return &t.TimeoutSeconds }).set(),
 	moment("available_at", func(t *Task) *time.Time { return &t.AvailableAt }).set(),
 	moment("created_at", func(t *Task) *time.Time { return &t.CreatedAt }).set(),
 	moment("updated_at", func(t *Task) *time.Time { return &t.UpdatedAt }),
@@ -62,7 +61,7 @@ var fields = []field{
 	tags().set(),
 	nullableMoment("unhandled_since", func(t *Task) **time.Time { return &t.UnhandledSince }),
 	nullableText("inbox_version", func(t *Task) *string { return &t.InboxVersion }),
-	number("replay_revision", 0, func(t *Task) *int64 { return &t.ReplayRevision }).set().omitZero(),
+	number("replay_revision", 0, MaxCount, func(t *Task) *int64 { return &t.ReplayRevision }).set().omitZero(),
 }
 
 var fieldByName = func() map[string]*field {
@@ -95,11 +94,11 @@ func copier[T any](at func(*Task) *T) func(dst, src *Task) {
 	return func(dst, src *Task) { *at(dst) = *at(src) }
 }
 
-func number(name string, least int64, at func(*Task) *int64) field {
+func number(name string, least, most int64, at func(*Task) *int64) field {
 	return field{
 		name: name,
 		read: func(t *Task, raw json.RawMessage) (err error) {
-			*at(t), err = readNumber(raw, least)
+			*at(t), err = readNumber(raw, least, most)
 			return err
 		},
 		write: func(t *Task) []byte { return strconv.AppendInt(nil, *at(t), 10) },
@@ -114,7 +113,7 @@ func nullableNumber(name string, at func(*Task) **int64) field {
 			if isNull(raw) {
 				return nil
 			}
-			n, err := readNumber(raw, 0)
+			n, err := readNumber(raw, 0, MaxCount)
 			*at(t) = &n
 			return err
 		},
@@ -128,16 +127,16 @@ func nullableNumber(name string, at func(*Task) **int64) field {
 	}
 }
 
-func readNumber(raw json.RawMessage, least int64) (int64, error) {
+func readNumber(raw json.RawMessage, least, most int64) (int64, error) {
 	if jsontext.Value(raw).Kind() != '0' {
 		return 0, fmt.Errorf("is %s: it must be a whole number", kindOf(raw))
 	}
 	n, err := strconv.ParseInt(string(raw), 10, 64)
 	switch {
 	case errors.Is(err, strconv.ErrSyntax):
-		return 0, fmt.Errorf("is %s: it must be a whole number", raw)
-	case err != nil, n > MaxCount, n < least:
-		return 0, fmt.Errorf("is %s: it must be between %d and %d", raw, least, int64(MaxCount))
+		return 0, fmt.Errorf("is %s: it must be a whole number, written without point and exponent", short(string(raw)))
+	case err != nil, n > most, n < least:
+		return 0, fmt.Errorf("is %s: it must be between %d and %d", short(string(raw)), least, most)
 	}
 	return n, nil
 }
@@ -177,7 +176,10 @@ func readText(raw json.RawMessage) (string, error) {
 		return "", fmt.Errorf("is %s: it must be a string", kindOf(raw))
 	}
 	s, err := jsontext.AppendUnquote(nil, raw)
-	return string(s), err
+	if err != nil { // the syntax was checked, what remains is half a surrogate pair
+		return "", fmt.Errorf("is %s: it holds a \\u escape that stands for no character", short(string(raw)))
+	}
+	return string(s), nil
 }
 
 func status() field {
@@ -266,11 +268,15 @@ func readTime(raw json.RawMessage) (time.Time, error) {
 }
 
 // ParseTime reads a time of RFC 3339 with its zone, such as
-// 2027-01-01T09:30:00.5Z or 2027-01-01T10:30:00+01:00. Instants before the year 1 and
-// after the year 9999 are refused.
+// 2027-01-01T09:30:00.5Z or 2027-01-01T10:30:00+01:00. Digits of the second
+// beyond the ninth are dropped. Instants before the year 1 and after the year
+// 9999 are refused.
 func ParseTime(s string) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil || strings.ContainsRune(s, ',') {
+	// time.Parse also takes 9:30 for 09:30, a comma for the point and an offset
+	// of a day.
+	const afterHour = len("2027-01-01T09")
+	if err != nil || s[afterHour] != ':' || strings.Contains(s, ",") || strings.Contains(s, "+24:") || strings.Contains(s, "-24:") {
 		return time.Time{}, fmt.Errorf("is %s: it must be a time with its zone, such as 2027-01-01T09:30:00Z", quoteShort(s))
 	}
 	at = at.UTC()
@@ -312,104 +318,6 @@ func value(name string, p presence, at func(*Task) *json.RawMessage) field {
 	}
 }
 
-func object[T any](name string, at func(*Task) **T) field {
-	return field{
-		name: name,
-		read: func(t *Task, raw json.RawMessage) error {
-			if isNull(raw) {
-				return nil
-			}
-			v := new(T)
-			if err := readStrict(raw, v); err != nil {
-				return err
-			}
-			*at(t) = v
-			return nil
-		},
-		write: func(t *Task) []byte {
-			if v := *at(t); v != nil {
-				return marshal(v)
-			}
-			return nil
-		},
-		copy: copier(at),
-	}
-}
-
-func limits() field {
-	at := func(t *Task) *[]Limit { return &t.Limits }
-	return field{
-		name: "limits",
-		read: func(t *Task, raw json.RawMessage) error {
-			var tiers []struct {
-				Policy string         `json:"policy"`
-				Key    string         `json:"key"`
-				Cost   jsontext.Value `json:"cost"`
-			}
-			if isNull(raw) {
-				return errors.New("is null: it must be a list, leave it out for no limits")
-			}
-			if err := readStrict(raw, &tiers); err != nil {
-				return err
-			}
-			for i, tier := range tiers {
-				l := Limit{Policy: tier.Policy, Key: tier.Key, Cost: 1}
-				if len(tier.Cost) > 0 {
-					cost, err := readNumber(json.RawMessage(tier.Cost), 0)
-					if err != nil {
-						return fmt.Errorf("at %d: cost %w", i, err)
-					}
-					l.Cost = cost
-				}
-				t.Limits = append(t.Limits, l)
-			}
-			return nil
-		},
-		write: func(t *Task) []byte {
-			if len(t.Limits) == 0 {
-				return nil
-			}
-			return marshal(t.Limits)
-		},
-		copy: copier(at),
-	}
-}
-
-func tags() field {
-	at := func(t *Task) *map[string]string { return &t.Tags }
-	return field{
-		name: "tags",
-		read: func(t *Task, raw json.RawMessage) error { return readStrict(raw, at(t)) },
-		write: func(t *Task) []byte {
-			if len(t.Tags) == 0 {
-				return nil
-			}
-			return marshal(t.Tags)
-		},
-		copy: copier(at),
-	}
-}
-
-func readStrict(raw json.RawMessage, into any) error {
-	if err := jsonv2.Unmarshal(raw, into, jsonv2.RejectUnknownMembers(true)); err != nil {
-		var semantic *jsonv2.SemanticError
-		if errors.As(err, &semantic) && semantic.JSONPointer != "" {
-			return fmt.Errorf("is not valid at %s: %w", semantic.JSONPointer, err)
-		}
-		return fmt.Errorf("is not valid: %w", err)
-	}
-	return nil
-}
-
-// marshal encodes values of this package's own types, which always encode.
-func marshal(v any) []byte {
-	data, err := jsonv2.Marshal(v, jsonv2.Deterministic(true), jsontext.AllowInvalidUTF8(true))
-	if err != nil {
-		panic("task: " + err.Error())
-	}
-	return data
-}
-
 func isNull(raw json.RawMessage) bool { return string(raw) == "null" }
 
 func kindOf(raw json.RawMessage) string {
@@ -428,88 +336,6 @@ func kindOf(raw json.RawMessage) string {
 		return "an object"
 	}
 }
-
-// check holds the document against the grammars and bounds of its fields.
-func (t *Task) check() error {
-	problem := func(field string, format string, args ...any) error {
-		return &FormatError{Field: field, Problem: fmt.Sprintf(format, args...)}
-	}
-	if t.Schema != SchemaVersion {
-		return problem("schema", "is %d: this version of Sluice reads schema %d", t.Schema, SchemaVersion)
-	}
-	if t.ID != "" {
-		if err := ValidateID(t.ID); err != nil {
-			return problem("id", "is refused: %v", err)
-		}
-	}
-	if t.Type != "" {
-		if err := ValidateType(t.Type); err != nil {
-			return problem("task_type", "is refused: %v", err)
-		}
-	}
-	if t.TimeoutSeconds > MaxTimeoutSeconds {
-		return problem("timeout_seconds", "is %d: one run can last %d seconds at most", t.TimeoutSeconds, MaxTimeoutSeconds)
-	}
-	if t.InputRef != nil && len(t.Input) > 0 {
-		return problem("input_ref", "is given beside an input: give one of them")
-	}
-	for name, ref := range map[string]*PayloadRef{"input_ref": t.InputRef, "output_ref": t.OutputRef} {
-		if ref != nil && t.ID != "" && !strings.HasPrefix(ref.Key, PayloadPrefix(t.ID)) {
-			return problem(name, "points to %s: the payloads of a task are under %s", quoteShort(ref.Key), PayloadPrefix(t.ID))
-		}
-	}
-	if t.Status == Running && (t.LeaseExpiresAt == nil || t.LeaseID == "") {
-		return problem("lease_id", "or lease_expires_at is missing: a running task has both")
-	}
-	if len(t.IdempotencyKey) > MaxIdempotencyKeyBytes || len(t.IdempotencyScope) > MaxIdempotencyKeyBytes {
-		return problem("idempotency_key", "or its scope is longer than %d bytes", MaxIdempotencyKeyBytes)
-	}
-	return t.checkLists(problem)
-}
-
-func (t *Task) checkLists(problem func(string, string, ...any) error) error {
-	if len(t.Limits) > MaxLimits {
-		return problem("limits", "has %d tiers: %d at most", len(t.Limits), MaxLimits)
-	}
-	for i, l := range t.Limits {
-		if l.Policy == "" || len(l.Key) > MaxLimitKeyBytes {
-			return problem("limits", "at %d needs a policy and a key of at most %d bytes", i, MaxLimitKeyBytes)
-		}
-	}
-	if len(t.Tags) > MaxTags {
-		return problem("tags", "has %d tags: %d at most", len(t.Tags), MaxTags)
-	}
-	for k, v := range t.Tags {
-		if k == "" || len(k) > MaxTagKeyBytes || len(v) > MaxTagValueBytes {
-			return problem("tags", "has the tag %s: a tag's name has 1 to %d bytes, its value at most %d", quoteShort(k), MaxTagKeyBytes, MaxTagValueBytes)
-		}
-	}
-	return nil
-}
-
-// checkDerivedID holds the id of a keyed submission against its key: else two
-// tasks could claim one key.
-func (t *Task) checkDerivedID() error {
-	if t.IdempotencyKey == "" {
-		return nil
-	}
-	if want := DeriveID(t.KeyScope(), t.IdempotencyKey); t.ID != want {
-		return &FormatError{Field: "idempotency_key", Problem: fmt.Sprintf("derives the id %s, the task's id is %s", want, t.ID)}
-	}
-	return nil
-}
-
-// KeyScope is within which the idempotency key is unique: the task's type
-// unless the producer chose another.
-func (t *Task) KeyScope() string {
-	if t.IdempotencyScope != "" {
-		return t.IdempotencyScope
-	}
-	return t.Type
-}
-
-// PayloadPrefix is where the payloads of a task are kept.
-func PayloadPrefix(id string) string { return "payloads/" + id + "/" }
 
 // FieldNames lists the document's fields, the producer's own when submission
 // is true.

@@ -79,6 +79,8 @@ func describeSleep(prev, t Task) string {
 		return fmt.Sprintf("retry %d of %d, %s, error: %s", t.RetryCount, t.MaxRetries, wait, t.LastError)
 	case t.Throttled != nil && t.Throttled.Policy != "":
 		return fmt.Sprintf("throttled by %s, %s, count: %d", tierName(t.Throttled), wait, t.ThrottleCount)
+	case t.Throttled != nil && t.Throttled.Reason == "":
+		return "deferred, " + wait
 	case t.Throttled != nil:
 		return fmt.Sprintf("deferred, %s, reason: %s", wait, t.Throttled.Reason)
 	case t.UnhandledSince != nil:

@@ -81,7 +81,7 @@ func Apply(t Task, event Event, now time.Time) (Task, Effects, error) {
 	if outcome == OutcomeUnchanged {
 		return t, Effects{Outcome: outcome, WakeAt: t.NextLook(), Finished: t.Status.Terminal()}, nil
 	}
-	next.Revision++
+	count(&next.Revision)
 	next.UpdatedAt = now
 	return next, Effects{
 		Outcome:  outcome,
@@ -92,8 +92,10 @@ func Apply(t Task, event Event, now time.Time) (Task, Effects, error) {
 
 // Claim gives a due task to a worker: running, one more attempt, a new lease.
 type Claim struct {
-	LeaseID        string
-	WorkerID       string
+	// LeaseID is fresh with every claim and not empty.
+	LeaseID  string
+	WorkerID string
+	// LeaseExpiresAt lies after the time of the claim.
 	LeaseExpiresAt time.Time
 }
 
@@ -106,9 +108,12 @@ func (e Claim) apply(t *Task, now time.Time) (Outcome, error) {
 	case !t.Due(now):
 		return "", t.refuse("claim", "not due before "+formatTime(t.AvailableAt))
 	}
-	t.Status = Running
-	t.Attempt++
 	lease := instant(e.LeaseExpiresAt)
+	if e.LeaseID == "" || !lease.After(now) {
+		return "", t.refuse("claim", "and a claim needs a lease_id and a lease that ends later than now")
+	}
+	t.Status = Running
+	count(&t.Attempt)
 	t.LeaseID, t.WorkerID, t.LeaseExpiresAt = e.LeaseID, e.WorkerID, &lease
 	t.Throttled, t.UnhandledSince = nil, nil
 	return OutcomeClaimed, nil
@@ -116,6 +121,8 @@ func (e Claim) apply(t *Task, now time.Time) (Outcome, error) {
 
 // Success ends a running task with its output. When a cancel was requested
 // meanwhile the task ends cancelled, with the output kept.
+//
+// The output is one JSON value, kept as it is spelled; none stands for null.
 type Success struct {
 	Output    json.RawMessage
 	OutputRef *PayloadRef
@@ -124,6 +131,9 @@ type Success struct {
 func (e Success) apply(t *Task, now time.Time) (Outcome, error) {
 	if t.Status != Running {
 		return "", t.refuse("complete", "")
+	}
+	if !validJSON(e.Output) {
+		return "", t.refuse("complete", "and the output is not one JSON value in valid UTF-8")
 	}
 	t.Output, t.OutputRef = e.Output, e.OutputRef
 	if t.CancelRequested {
@@ -163,13 +173,16 @@ type Reschedule struct {
 	Delay time.Duration
 	// At, when set, is the time to wake instead of a delay.
 	At time.Time
-	// Checkpoint, when not nil, replaces the one the task holds.
+	// Checkpoint, when not nil, replaces the one the task holds: one JSON value.
 	Checkpoint json.RawMessage
 }
 
 func (e Reschedule) apply(t *Task, now time.Time) (Outcome, error) {
 	if t.Status != Running {
 		return "", t.refuse("reschedule", "")
+	}
+	if !validJSON(e.Checkpoint) {
+		return "", t.refuse("reschedule", "and the checkpoint is not one JSON value in valid UTF-8")
 	}
 	if e.Checkpoint != nil {
 		t.Checkpoint = e.Checkpoint
@@ -186,7 +199,7 @@ func (e Reschedule) apply(t *Task, now time.Time) (Outcome, error) {
 		at = now.Add(max(e.Delay, 0))
 	}
 	t.sleepUntil(later(at, now))
-	t.RescheduleCount++
+	count(&t.RescheduleCount)
 	return OutcomeRescheduled, nil
 }
 
@@ -209,7 +222,7 @@ func (e Throttle) apply(t *Task, now time.Time) (Outcome, error) {
 		wake = e.Until
 	}
 	t.AvailableAt = instant(later(wake, now))
-	t.ThrottleCount++
+	count(&t.ThrottleCount)
 	t.Throttled = &Throttled{Policy: e.Policy, Key: e.Key, Until: instant(e.Until)}
 	return OutcomeThrottled, nil
 }
@@ -354,7 +367,7 @@ func (e Replay) apply(t *Task, now time.Time) (Outcome, error) {
 
 // retry sends the task back for another attempt after the backoff.
 func (t *Task) retry(now time.Time, jitter float64) Outcome {
-	t.RetryCount++
+	count(&t.RetryCount)
 	t.sleepUntil(now.Add(Backoff(t.RetryCount, jitter)))
 	return OutcomeRetried
 }
@@ -377,6 +390,10 @@ func (t *Task) finish(s Status, now time.Time) Outcome {
 	return Outcome(s)
 }
 
+// count adds one and stops at [MaxCount], beyond which a record could not be
+// read again.
+func count(n *int64) { *n = min(*n+1, MaxCount) }
+
 func (t *Task) clearLease() { t.LeaseID, t.WorkerID, t.LeaseExpiresAt = "", "", nil }
 
 func (t *Task) refuse(event, reason string) error {
@@ -395,11 +412,11 @@ const (
 func Backoff(n int64, jitter float64) time.Duration {
 	// From 128 s on even the smallest jitter leaves more than the cap.
 	const beyondCap = 7
-	doublings := n - 1
+	doublings := max(n, 1) - 1
 	if doublings >= beyondCap {
 		return backoffCap
 	}
-	base := float64(backoffFirst << max(doublings, 0))
+	base := float64(backoffFirst << doublings)
 	factor := 0.75 + min(max(jitter, 0), 1)/2
 	return min(time.Duration(base*factor), backoffCap)
 }

@@ -253,11 +253,15 @@ func (t Task) NextLook() time.Time {
 	}
 }
 
-// instant drops what a stored time does not hold: zone and monotonic reading.
+// instant drops what a stored time does not hold: zone, monotonic reading and
+// years that RFC 3339 has no digits for.
 func instant(t time.Time) time.Time {
 	t = t.Round(0).UTC()
-	if t.After(MaxTime) {
+	switch {
+	case t.After(MaxTime):
 		return MaxTime
+	case t.Year() < 1:
+		return time.Time{}
 	}
 	return t
 }
