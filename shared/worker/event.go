@@ -7,8 +7,6 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/aws/aws-lambda-go/events"
-
 	"github.com/sluice-dev/sluice/shared/s3store"
 )
 
@@ -22,16 +20,27 @@ type source struct {
 	second int64
 }
 
+// s3Record is what is read of a record in an S3 event. (The type of
+// aws-lambda-go refuses the whole event when one key is badly encoded.)
+type s3Record struct {
+	EventName string `json:"eventName"`
+	S3        struct {
+		Object struct {
+			Key string `json:"key"`
+		} `json:"object"`
+	} `json:"s3"`
+}
+
 // decodeEvent reads what started the function: an S3 event, a wake-up, or a
 // batch of ids. Events that ask for nothing (a test event, a removal) give an
 // empty list.
 func decodeEvent(raw json.RawMessage) ([]source, error) {
 	var event struct {
-		Records []events.S3EventRecord `json:"Records"`
-		Test    string                 `json:"Event"`
-		TaskID  string                 `json:"task_id"`
-		Second  int64                  `json:"second"`
-		TaskIDs []string               `json:"task_ids"`
+		Records []s3Record `json:"Records"`
+		Test    string     `json:"Event"`
+		TaskID  string     `json:"task_id"`
+		Second  int64      `json:"second"`
+		TaskIDs []string   `json:"task_ids"`
 	}
 	if err := json.Unmarshal(raw, &event); err != nil {
 		return nil, fmt.Errorf("the event is no S3 event, no wake-up and no batch of task ids: %w", err)
@@ -55,7 +64,7 @@ func decodeEvent(raw json.RawMessage) ([]source, error) {
 
 // inboxSources takes the created objects of an S3 event. S3 form-encodes keys
 // in events, and only there, so this is the one place that decodes them.
-func inboxSources(records []events.S3EventRecord) []source {
+func inboxSources(records []s3Record) []source {
 	var sources []source
 	for _, r := range records {
 		if !strings.Contains(r.EventName, "ObjectCreated") {

@@ -106,3 +106,6 @@ var errUnknown = errors.New("the outcome is unknown")
 // elsewhere, for example in a Lambda function that did not answer in time. Nothing is
 // recorded then: when the lease is over, the attempt counts as timed out. See [MinLease].
 func Unknown(err error) error { return fmt.Errorf("%w: %w", errUnknown, err) }
+
+// IsUnknown reports whether the error was marked by [Unknown].
+func IsUnknown(err error) bool { return errors.Is(err, errUnknown) }

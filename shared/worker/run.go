@@ -176,7 +176,7 @@ func (e *Engine) record(ctx context.Context, w *work, r result) error {
 	if r.abandoned {
 		return errors.New("the handler did not stop, its outcome is unknown")
 	}
-	if errors.Is(r.err, errUnknown) {
+	if IsUnknown(r.err) {
 		e.Log.WarnContext(ctx, "outcome unknown, the lease decides", "task_id", w.id)
 		w.yield = true
 		return e.arm(ctx, w, w.rec.Task.NextLook())
