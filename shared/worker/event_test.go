@@ -21,7 +21,7 @@ func TestDecodeEventNamesTheTasksToLookAt(t *testing.T) {
 	}{
 		{"an object put into the inbox", `{"Records":[` + recordJSON("ObjectCreated:Put", key) + `]}`, []source{{id: "abc", inboxKey: key}}},
 		{"its form with the s3: prefix", `{"Records":[` + recordJSON("s3:ObjectCreated:Copy", key) + `]}`, []source{{id: "abc", inboxKey: key}}},
-		{"keys are decoded once", `{"Records":[` + recordJSON("ObjectCreated:Put", "inbox/0/a%2B+b%2520.json") + `]}`, []source{{inboxKey: "inbox/0/a+b%20.json"}}},
+		{"keys are decoded once", `{"Records":[` + recordJSON("ObjectCreated:Put", "inbox/0/a%2B+b%2520.json") + `]}`, []source{{inboxKey: "inbox/0/a+ b%20.json"}}},
 		{"a key that is not encoded is taken as it is", `{"Records":[` + recordJSON("ObjectCreated:Put", "inbox/0/100%.json") + `]}`, []source{{inboxKey: "inbox/0/100%.json"}}},
 		{"a wake-up", `{"task_id":"abc","second":7}`, []source{{id: "abc", second: 7}}},
 		{"a batch", `{"task_ids":["a","b"]}`, []source{{id: "a"}, {id: "b"}}},
