@@ -1,7 +1,6 @@
 package sluice
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -22,7 +21,6 @@ func (q *Queue) addClaim(props Props, schedulerRole awsiam.Role) {
 		q.claimTasks(),
 		q.armWakeUps(schedulerRole),
 		q.setAsideDeadLetters(),
-		invokeHandlers(claim.Handlers),
 		writeLogs(logs),
 	)
 
@@ -60,18 +58,28 @@ func (q *Queue) addClaim(props Props, schedulerRole awsiam.Role) {
 	})
 }
 
-// claimEnvironment is what the claim function reads at start. Everything else it needs to know about AWS
-// comes from the variables that Lambda itself sets.
+// The variables that connect the claim function to its queue. It reads them at start; everything else it
+// needs to know about AWS is in the variables that Lambda itself sets.
+const (
+	envBucket          = "SLUICE_BUCKET"
+	envScheduleGroup   = "SLUICE_SCHEDULE_GROUP"
+	envScheduleRoleARN = "SLUICE_SCHEDULE_ROLE_ARN"
+	envClaimARN        = "SLUICE_CLAIM_FUNCTION_ARN"
+	envDeadLetterARN   = "SLUICE_DEAD_LETTER_ARN"
+)
+
+var queueVariables = []string{envBucket, envScheduleGroup, envScheduleRoleARN, envClaimARN, envDeadLetterARN}
+
 func (q *Queue) claimEnvironment(claim ClaimProps, schedulerRole awsiam.Role) *map[string]*string {
 	env := map[string]*string{
-		"SLUICE_BUCKET":             &q.names.bucket,
-		"SLUICE_SCHEDULE_GROUP":     &q.names.scheduleGroup,
-		"SLUICE_SCHEDULE_ROLE_ARN":  schedulerRole.RoleArn(),
-		"SLUICE_CLAIM_FUNCTION_ARN": &q.names.claimArn,
-		"SLUICE_DEAD_LETTER_ARN":    q.DeadLetters.QueueArn(),
+		envBucket:          &q.names.bucket,
+		envScheduleGroup:   &q.names.scheduleGroup,
+		envScheduleRoleARN: schedulerRole.RoleArn(),
+		envClaimARN:        &q.names.claimArn,
+		envDeadLetterARN:   q.DeadLetters.QueueArn(),
 	}
-	for _, name := range slices.Sorted(maps.Keys(claim.Environment)) {
-		env[name] = jsii.String(claim.Environment[name])
+	for name, value := range claim.Environment {
+		env[name] = &value
 	}
 
 	return &env

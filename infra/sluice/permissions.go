@@ -2,7 +2,6 @@ package sluice
 
 import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/jsii-runtime-go"
 )
@@ -34,6 +33,8 @@ func (q *Queue) claimTasks() []awsiam.PolicyStatement {
 			q.names.objects(inboxPrefix), q.names.objects(tasksPrefix), q.names.objects(payloadsPrefix), q.names.objects(quarantinePrefix)),
 		allow("TagFinishedTasks", []string{"s3:PutObjectTagging"},
 			q.names.objects(tasksPrefix), q.names.objects(payloadsPrefix)),
+		// What is no submission is copied aside in the version that was read.
+		allow("CopyAside", []string{"s3:GetObjectVersion"}, q.names.objects(inboxPrefix)),
 		// By version only: a plain delete would leave a delete marker, and could remove what it never saw.
 		allow("RemoveSubmissions", []string{"s3:DeleteObjectVersion"}, q.names.objects(inboxPrefix)),
 		q.tellMissingFromDenied("TellMissingFromDenied"),
@@ -65,18 +66,6 @@ func (q *Queue) setAsideDeadLetters() []awsiam.PolicyStatement {
 	return []awsiam.PolicyStatement{
 		allow("SetAsideDeadLetters", []string{"sqs:SendMessage"}, *q.DeadLetters.QueueArn()),
 	}
-}
-
-func invokeHandlers(handlers []awslambda.IFunction) []awsiam.PolicyStatement {
-	if len(handlers) == 0 {
-		return nil
-	}
-	arns := make([]string, 0, len(handlers))
-	for _, handler := range handlers {
-		arns = append(arns, *handler.FunctionArn())
-	}
-
-	return []awsiam.PolicyStatement{allow("InvokeHandlers", []string{"lambda:InvokeFunction"}, arns...)}
 }
 
 // writeLogs is the right to write to one log group, where the managed policy that CDK attaches by default

@@ -3,9 +3,11 @@ package sluice
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -95,12 +97,9 @@ type ClaimProps struct {
 	// Defaults to 0, which means unreserved.
 	ReservedConcurrency int
 
-	// Environment is added to the function's environment. Names starting with SLUICE_ are the queue's own.
+	// Environment is added to the function's environment. The variables that connect the function to its
+	// queue (SLUICE_BUCKET and the like) cannot be set here.
 	Environment map[string]string
-
-	// Handlers are Lambda functions that tasks of type lambda.invoke may call: handlers in any language.
-	// The claim function may invoke these and no others.
-	Handlers []awslambda.IFunction
 }
 
 const (
@@ -176,9 +175,9 @@ func (p Props) validate() error {
 	if p.Claim.ReservedConcurrency < 0 {
 		errs = append(errs, fmt.Errorf("Claim.ReservedConcurrency %d: want 0 (unreserved) or more", p.Claim.ReservedConcurrency))
 	}
-	for name := range p.Claim.Environment {
-		if strings.HasPrefix(name, "SLUICE_") {
-			errs = append(errs, fmt.Errorf("Claim.Environment %s: names starting with SLUICE_ are set by the queue", name))
+	for _, name := range slices.Sorted(maps.Keys(p.Claim.Environment)) {
+		if slices.Contains(queueVariables, name) {
+			errs = append(errs, fmt.Errorf("Claim.Environment: %s is set by the queue itself", name))
 		}
 	}
 

@@ -3,6 +3,7 @@ package sluice
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -14,9 +15,12 @@ import (
 // StackName is the name of the stock stack when the context does not give another (-c stack=...).
 const StackName = "Sluice"
 
-// NewStack is the stock stack: one queue, configured by props and then by the CDK context (see
-// [Props.FromContext]), and the outputs that the command line and the end-to-end suite read. Account and
-// Region are those of the credentials that deploy it.
+// NewStack is the stock stack: one queue, configured by props and then by the CDK context, and the outputs
+// that the command line and the end-to-end suite read. Account and Region are those of the credentials
+// that deploy it.
+//
+// Besides what [Props.FromContext] reads, the context may name the stack (-c stack=...) and the Lambda
+// functions that tasks of type lambda.invoke may call (-c handlers=one,two).
 func NewStack(app awscdk.App, props Props) (awscdk.Stack, *Queue) {
 	name := StackName
 	if value, ok := contextString(app, "stack"); ok {
@@ -30,6 +34,7 @@ func NewStack(app awscdk.App, props Props) (awscdk.Stack, *Queue) {
 		panic(err)
 	}
 	queue := New(stack, "Queue", &props)
+	grantHandlers(stack, queue)
 
 	output := func(id, description string, value *string) {
 		awscdk.NewCfnOutput(stack, &id, &awscdk.CfnOutputProps{Value: value, Description: &description})
@@ -40,6 +45,20 @@ func NewStack(app awscdk.App, props Props) (awscdk.Stack, *Queue) {
 	output("DeadLetterQueueUrl", "What could not be delivered", queue.DeadLetters.QueueUrl())
 
 	return stack, queue
+}
+
+// grantHandlers lets tasks of type lambda.invoke call the functions that the context names
+// (-c handlers=one,two): handlers in any language, deployed by anybody in this account and Region. A
+// stack of your own says handler.GrantInvoke(queue.Claim) instead.
+func grantHandlers(stack awscdk.Stack, queue *Queue) {
+	list, _ := contextString(stack, "handlers")
+	for name := range strings.SplitSeq(list, ",") {
+		if name = strings.TrimSpace(name); name == "" {
+			continue
+		}
+		handler := awslambda.Function_FromFunctionName(stack, jsii.String("Handler-"+name), &name)
+		handler.GrantInvoke(queue.Claim)
+	}
 }
 
 // FromContext returns the props with what the CDK context (`cdk deploy -c key=value`) sets on top:

@@ -1,0 +1,59 @@
+// Command stack is the CDK app that the end-to-end suite is run against: the stock stack as it is, and
+// beside it a handler in Python.
+package main
+
+import (
+	"runtime"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/sluice-dev/sluice/infra/sluice"
+)
+
+func main() {
+	defer jsii.Close()
+
+	app := awscdk.NewApp(nil)
+	stack, queue := sluice.NewStack(app, sluice.Props{Ephemeral: true})
+	addPythonHandler(stack, queue)
+	if target, ok := app.Node().TryGetContext(jsii.String("target")).(string); ok && target == "ministack" {
+		workAroundMiniStack(stack, queue)
+	}
+	app.Synth(nil)
+}
+
+// addPythonHandler adds a handler that is a Lambda function of its own, and lets the queue call it.
+func addPythonHandler(stack awscdk.Stack, queue *sluice.Queue) {
+	handler := awslambda.NewFunction(stack, jsii.String("PythonHandler"), &awslambda.FunctionProps{
+		Description:  jsii.String("A Sluice handler in Python, called by lambda.invoke tasks"),
+		Runtime:      awslambda.Runtime_PYTHON_3_13(),
+		Architecture: hostArchitecture(),
+		Handler:      jsii.String("handler.handler"),
+		Code:         awslambda.Code_FromAsset(jsii.String("examples/python-handler"), nil),
+		Timeout:      awscdk.Duration_Seconds(jsii.Number(30)),
+	})
+	handler.GrantInvoke(queue.Claim)
+	awscdk.NewCfnOutput(stack, jsii.String("PythonHandlerName"), &awscdk.CfnOutputProps{Value: handler.FunctionName()})
+}
+
+func hostArchitecture() awslambda.Architecture {
+	if runtime.GOARCH == "arm64" {
+		return awslambda.Architecture_ARM_64()
+	}
+
+	return awslambda.Architecture_X86_64()
+}
+
+// workAroundMiniStack adds the one right that MiniStack's IAM asks for and AWS does not: it judges every
+// schedule as one of the group "default", whatever its group.
+func workAroundMiniStack(stack awscdk.Stack, queue *sluice.Queue) {
+	queue.Claim.AddToRolePolicy(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
+		Actions: jsii.Strings("scheduler:CreateSchedule", "scheduler:GetSchedule", "scheduler:DeleteSchedule"),
+		Resources: jsii.Strings(*stack.FormatArn(&awscdk.ArnComponents{
+			Service: jsii.String("scheduler"), Resource: jsii.String("schedule"), ResourceName: jsii.String("default/*"),
+		})),
+	}))
+}
