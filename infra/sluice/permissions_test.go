@@ -1,0 +1,171 @@
+package sluice_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The rights of each role, whole: a right that is added or widened has to be added here, where a reviewer
+// sees it. {Partition} and the like stand for references.
+const (
+	bucket   = "arn:{Partition}:s3:::sluice-{AccountId}-{Region}"
+	schedule = "arn:{Partition}:scheduler:{Region}:{AccountId}:schedule/sluice/*"
+)
+
+var rights = map[string][]string{
+	"ClaimRole": {
+		"s3:GetObject on " + bucket + "/inbox/* " + bucket + "/payloads/* " + bucket + "/tasks/*",
+		"s3:GetObjectVersion on " + bucket + "/inbox/*",
+		"s3:PutObject on " + bucket + "/inbox/* " + bucket + "/payloads/* " + bucket + "/quarantine/* " + bucket + "/tasks/*",
+		"s3:PutObjectTagging on " + bucket + "/payloads/* " + bucket + "/tasks/*",
+		"s3:DeleteObjectVersion on " + bucket + "/inbox/*",
+		"s3:ListBucket on " + bucket,
+		"scheduler:CreateSchedule scheduler:DeleteSchedule scheduler:GetSchedule on " + schedule,
+		`iam:PassRole on {SchedulerRole} if {"StringEquals":{"iam:PassedToService":"scheduler.amazonaws.com"}}`,
+		"sqs:SendMessage on {DeadLetters}",
+		"logs:CreateLogStream logs:PutLogEvents on {ClaimLogs}",
+	},
+	"SchedulerRole": {
+		"lambda:InvokeFunction on arn:{Partition}:lambda:{Region}:{AccountId}:function:sluice-claim",
+		"sqs:SendMessage on {DeadLetters}",
+	},
+	"Producer": {
+		"s3:PutObject on " + bucket + "/inbox/* " + bucket + "/payloads/*",
+		"s3:GetObject on " + bucket + "/inbox/* " + bucket + "/payloads/* " + bucket + "/tasks/*",
+		"s3:DeleteObjectVersion on " + bucket + "/inbox/*",
+		"s3:ListBucket on " + bucket,
+	},
+}
+
+func TestEachRoleHasExactlyTheRightsListedHere(t *testing.T) {
+	t.Parallel()
+	got := rolePolicies(t, stock())
+	for role, want := range rights {
+		slices.Sort(want)
+		t.Logf("%s:\n  %s", role, strings.Join(got[role], "\n  "))
+		if !slices.Equal(got[role], want) {
+			t.Errorf("%s: want\n  %s", role, strings.Join(want, "\n  "))
+		}
+		delete(got, role)
+	}
+	for role := range got {
+		t.Errorf("a role that this test does not know: %s", role)
+	}
+}
+
+func TestHandlersNamedByTheContextMayBeInvokedAndNoOthers(t *testing.T) {
+	t.Parallel()
+	var invoked []string
+	for _, line := range rolePolicies(t, custom())["ClaimRole"] {
+		if strings.HasPrefix(line, "lambda:InvokeFunction") {
+			invoked = append(invoked, line)
+		}
+	}
+	function := "arn:{Partition}:lambda:{Region}:{AccountId}:function:"
+	want := []string{
+		"lambda:InvokeFunction on " + function + "mailer " + function + "mailer:*",
+		"lambda:InvokeFunction on " + function + "reporter " + function + "reporter:*",
+	}
+	if !slices.Equal(invoked, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(invoked, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestNoManagedPolicyWidensARole(t *testing.T) {
+	t.Parallel()
+	for _, role := range stock().ofType("AWS::IAM::Role") {
+		if managed := role.Properties["ManagedPolicyArns"]; managed != nil {
+			t.Errorf("%s: %v", role.id, managed)
+		}
+	}
+}
+
+func TestOnlySchedulesOfTheGroupInThisAccountMayUseTheSchedulerRole(t *testing.T) {
+	t.Parallel()
+	role := stock().only(t, "AWS::IAM::Role", "SchedulerRole")
+	statement := []any{"AssumeRolePolicyDocument", "Statement", 0}
+	if got := text(role.at(t, append(statement, "Principal", "Service")...)); got != "scheduler.amazonaws.com" {
+		t.Errorf("principal: %s", got)
+	}
+	condition := append(statement, "Condition", "StringEquals")
+	if got := text(role.at(t, append(condition, "aws:SourceAccount")...)); got != "{AccountId}" {
+		t.Errorf("aws:SourceAccount: %s", got)
+	}
+	want := "arn:{Partition}:scheduler:{Region}:{AccountId}:schedule-group/sluice"
+	if got := text(role.at(t, append(condition, "aws:SourceArn")...)); got != want {
+		t.Errorf("aws:SourceArn: %s, want %s", got, want)
+	}
+}
+
+func TestOnlyTheBucketOfThisAccountMayInvokeTheClaimFunction(t *testing.T) {
+	t.Parallel()
+	permissions := stock().ofType("AWS::Lambda::Permission")
+	if len(permissions) != 1 {
+		t.Fatalf("got %d permissions", len(permissions))
+	}
+	p := permissions[0]
+	for name, want := range map[string]string{
+		"Principal":     "s3.amazonaws.com",
+		"Action":        "lambda:InvokeFunction",
+		"SourceAccount": "{AccountId}",
+		"SourceArn":     bucket,
+	} {
+		if got := text(p.at(t, name)); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}
+
+func TestEverySourceArnComesWithASourceAccount(t *testing.T) {
+	t.Parallel()
+	for _, r := range stock() {
+		line := fmt.Sprint(r.Properties)
+		if strings.Contains(line, "SourceArn") != strings.Contains(line, "SourceAccount") {
+			t.Errorf("%s names a source ARN without a source account, or the reverse: %s", r.id, line)
+		}
+	}
+}
+
+// rolePolicies writes each role's statements as "actions on resources if conditions", sorted.
+func rolePolicies(t *testing.T, rs resources) map[string][]string {
+	t.Helper()
+	lines := map[string][]string{}
+	add := func(role string, document any) {
+		statements, ok := document.(map[string]any)["Statement"].([]any)
+		if !ok {
+			t.Fatalf("%s: no statements in %v", role, document)
+		}
+		for _, s := range statements {
+			lines[role] = append(lines[role], line(s.(map[string]any)))
+		}
+		slices.Sort(lines[role])
+	}
+	for _, role := range rs.ofType("AWS::IAM::Role") {
+		lines[shortID(role.id)] = nil
+		if policies, ok := role.Properties["Policies"].([]any); ok {
+			for _, policy := range policies {
+				add(shortID(role.id), policy.(map[string]any)["PolicyDocument"])
+			}
+		}
+	}
+	for _, policy := range rs.ofType("AWS::IAM::Policy") {
+		role := shortID(strings.Trim(text(policy.at(t, "Roles", 0)), "{}"))
+		add(role, policy.Properties["PolicyDocument"])
+	}
+
+	return lines
+}
+
+func line(statement map[string]any) string {
+	s := fmt.Sprintf("%s on %s", text(statement["Action"]), text(statement["Resource"]))
+	if statement["Effect"] != "Allow" {
+		s = fmt.Sprintf("%v %s", statement["Effect"], s)
+	}
+	if statement["Condition"] != nil {
+		s += " if " + text(statement["Condition"])
+	}
+
+	return s
+}
