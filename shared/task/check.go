@@ -11,6 +11,8 @@ import (
 
 var sha256Grammar = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
+const missingType = "is missing: name the handler that is to run"
+
 func problem(field string, format string, args ...any) error {
 	return &FormatError{Field: field, Problem: fmt.Sprintf(format, args...)}
 }
@@ -24,7 +26,7 @@ func (t *Task) check() error {
 		return problem("id", "is refused: %v", err)
 	}
 	if t.Type == "" {
-		return problem("task_type", "is missing: name the handler that is to run")
+		return problem("task_type", missingType)
 	}
 	if err := ValidateType(t.Type); err != nil {
 		return problem("task_type", "is refused: %v", err)

@@ -29,8 +29,8 @@ var fields = []field{
 	number("schema", 1, MaxCount, func(t *Task) *int64 { return &t.Schema }).set(),
 	number("revision", 0, MaxCount, func(t *Task) *int64 { return &t.Revision }),
 	text("write_id", func(t *Task) *string { return &t.WriteID }),
-	text("id", func(t *Task) *string { return &t.ID }).set(),
-	text("task_type", func(t *Task) *string { return &t.Type }).set(),
+	text("id", func(t *Task) *string { return &t.ID }).matching(ValidateID).set(),
+	text("task_type", func(t *Task) *string { return &t.Type }).matching(ValidateType).set(),
 	status(),
 	value("input", always, func(t *Task) *json.RawMessage { return &t.Input }).set(),
 	payloadRef("input_ref", func(t *Task) **PayloadRef { return &t.InputRef }).set(),
@@ -75,6 +75,25 @@ var fieldByName = func() map[string]*field {
 // set marks a field that a producer may set.
 func (f field) set() field {
 	f.submission = true
+	return f
+}
+
+// matching refuses a text that does not fit a grammar.
+func (f field) matching(validate func(string) error) field {
+	read := f.read
+	f.read = func(t *Task, raw json.RawMessage) error {
+		if err := read(t, raw); err != nil {
+			return err
+		}
+		s, err := readText(raw)
+		if err == nil {
+			err = validate(s)
+		}
+		if err != nil {
+			return fmt.Errorf("is refused: %w", err)
+		}
+		return nil
+	}
 	return f
 }
 

@@ -192,6 +192,9 @@ func (t *Task) UnmarshalJSON(data []byte) error {
 // Validate tells whether the task can be submitted: what a producer set fits
 // its grammar and bounds. Errors are [*FormatError].
 func (t Task) Validate() error {
+	if t.Type == "" {
+		return problem("task_type", missingType)
+	}
 	if err := t.checkText(); err != nil {
 		return err
 	}
