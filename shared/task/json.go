@@ -274,8 +274,7 @@ func syntaxProblem(data []byte, err error) error {
 		return &FormatError{Problem: "it is empty"}
 	}
 	at := len(data)
-	var syntactic *jsontext.SyntacticError
-	if errors.As(err, &syntactic) {
+	if syntactic, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		at = min(int(syntactic.ByteOffset), len(data))
 		err = syntactic.Err
 	}

@@ -154,8 +154,7 @@ func splitNested(raw json.RawMessage, with string) ([]member, error) {
 		return nil, fmt.Errorf("is %s: it must be an object %s", kindOf(raw), with)
 	}
 	members, err := splitObject(raw)
-	var format *FormatError
-	if errors.As(err, &format) {
+	if format, ok := errors.AsType[*FormatError](err); ok {
 		return nil, fmt.Errorf("has a field %q that %s", format.Field, format.Problem)
 	}
 	return members, err

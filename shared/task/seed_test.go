@@ -40,8 +40,9 @@ func (l *life) claim(worker string) *life {
 }
 
 func (l *life) history() []string {
-	var lines []string
-	for _, e := range task.History(l.versions) {
+	entries := task.History(l.versions)
+	lines := make([]string, 0, len(entries))
+	for _, e := range entries {
 		lines = append(lines, e.String())
 	}
 	return lines

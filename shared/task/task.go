@@ -84,6 +84,8 @@ func (s Status) valid() bool { return s == Pending || s == Running || s.Terminal
 //
 // A Task is a value: [Apply] returns a changed copy and never writes through
 // the slices, maps and pointers that both share. Treat these as read-only.
+//
+//nolint:recvcheck // only the transitions, which own their copy, and reading change a Task in place
 type Task struct {
 	// Schema is the version of the document, see [SchemaVersion].
 	Schema int64
