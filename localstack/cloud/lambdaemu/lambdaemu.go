@@ -303,6 +303,9 @@ func (s *Server) after(d time.Duration, fn func()) *time.Timer {
 	})
 }
 
+// Log writes a line to the log sink in its turn, for what is around the server.
+func (s *Server) Log(function, line string) { s.log(function, "", line) }
+
 func (s *Server) log(function, instance, line string) {
 	if s.opts.LogSink == nil {
 		return

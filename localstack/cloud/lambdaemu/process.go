@@ -19,7 +19,8 @@ import (
 //
 // The process gets no environment variables of this process except PATH, HOME,
 // TMPDIR and the like; credentials and settings for AWS in particular do not
-// pass. It gets what Lambda sets, dummy credentials, and AWS_ENDPOINT_URL.
+// pass. It gets what Lambda sets, AWS_ENDPOINT_URL, and dummy credentials whose
+// access key is the function's name, so that its requests can be told apart.
 type Process struct {
 	// Path is the executable, customarily called "bootstrap". Required.
 	Path string
@@ -315,7 +316,7 @@ func processEnv(f *function, config Function, id, endpoint, dir, handler string)
 		"LAMBDA_TASK_ROOT":                dir,
 		"AWS_REGION":                      s.opts.Region,
 		"AWS_DEFAULT_REGION":              s.opts.Region,
-		"AWS_ACCESS_KEY_ID":               "test",
+		"AWS_ACCESS_KEY_ID":               config.Name,
 		"AWS_SECRET_ACCESS_KEY":           "test",
 		"AWS_SESSION_TOKEN":               "test",
 		"AWS_CONFIG_FILE":                 os.DevNull,

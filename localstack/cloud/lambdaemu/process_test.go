@@ -68,7 +68,7 @@ func TestAProcessSeesTheEnvironmentOfLambdaOnly(t *testing.T) {
 	fn.MemoryMB, fn.Env = 512, map[string]string{"COLOR": "red", "AWS_REGION": "eu-west-3"}
 	s := serve(t, Options{}, fn)
 	for name, want := range map[string]string{
-		"AWS_PROFILE": "", "AWS_SECRET_ACCESS_KEY": "test", "COLOR": "red", "AWS_REGION": "eu-west-3",
+		"AWS_PROFILE": "", "AWS_ACCESS_KEY_ID": "fn", "AWS_SECRET_ACCESS_KEY": "test", "COLOR": "red", "AWS_REGION": "eu-west-3",
 		"AWS_LAMBDA_FUNCTION_NAME": "fn", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "512", "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
 		"AWS_ENDPOINT_URL": s.Endpoint(), "AWS_ENDPOINT_URL_S3": s.Endpoint(),
 	} {

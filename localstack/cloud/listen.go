@@ -1,0 +1,54 @@
+package cloud
+
+import (
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Listen makes the cloud reachable at a TCP address, such as
+// "127.0.0.1:4566", or "127.0.0.1:0" for a free port, until Close. It returns
+// the URL to give to clients as AWS_ENDPOINT_URL. The first one is what
+// function processes are given.
+func (c *Cloud) Listen(address string) (string, error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return "", fmt.Errorf("the cloud cannot listen on %s (is another one running?): %w", address, err)
+	}
+	server := &http.Server{
+		Handler:           c,
+		ReadHeaderTimeout: time.Minute,
+		ErrorLog:          log.New(io.Discard, "", 0), // broken connections are made on purpose
+	}
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		_ = listener.Close()
+		return "", errClosed
+	}
+	c.servers = append(c.servers, server)
+	c.running.Add(1)
+	c.mu.Unlock()
+	go func() {
+		defer c.running.Done()
+		_ = server.Serve(listener) // ends when it is closed
+	}()
+	endpoint := "http://" + reachable(listener.Addr())
+	if c.lambda.Endpoint() == "" {
+		c.lambda.SetEndpoint(endpoint)
+	}
+	return endpoint, nil
+}
+
+// reachable is an address at which clients on this machine find a listener,
+// also when that listens on all addresses.
+func reachable(address net.Addr) string {
+	tcp, ok := address.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() {
+		return address.String()
+	}
+	return fmt.Sprintf("127.0.0.1:%d", tcp.Port)
+}
