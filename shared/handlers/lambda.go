@@ -45,9 +45,12 @@ type Invocation struct {
 
 // Call is what the handler function is invoked with.
 type Call struct {
-	TaskID     string          `json:"task_id"`
-	Attempt    int64           `json:"attempt"`
-	Input      json.RawMessage `json:"input"`
+	TaskID          string          `json:"task_id"`
+	Attempt         int64           `json:"attempt"`
+	RetryCount      int64           `json:"retry_count"`
+	RescheduleCount int64           `json:"reschedule_count"`
+	Input           json.RawMessage `json:"input"`
+	// Checkpoint is what the handler saved when the task last went to sleep.
 	Checkpoint json.RawMessage `json:"checkpoint,omitempty"`
 }
 
@@ -106,6 +109,7 @@ func callOf(ctx context.Context, in Invocation) ([]byte, error) {
 	}
 	if t, ok := worker.TaskFrom(ctx); ok {
 		c.TaskID, c.Attempt, c.Checkpoint = t.ID, t.Attempt, t.Checkpoint
+		c.RetryCount, c.RescheduleCount = t.RetryCount, t.RescheduleCount
 	}
 	return json.Marshal(c)
 }

@@ -34,7 +34,7 @@ func Start(mux *Mux) {
 	config, err := awsconfig.LoadDefaultConfig(context.Background())
 	if err == nil {
 		var engine *Engine
-		if engine, err = FromEnvironment(config, mux); err == nil {
+		if engine, err = FromEnvironment(config, mux, os.Getenv); err == nil {
 			lambda.Start(engine.Handle)
 			return
 		}
@@ -44,11 +44,11 @@ func Start(mux *Mux) {
 }
 
 // FromEnvironment makes the engine of a claim function from the environment
-// variables that the deployment sets.
-func FromEnvironment(config aws.Config, mux *Mux) (*Engine, error) {
+// variables that the deployment sets, read by getenv.
+func FromEnvironment(config aws.Config, mux *Mux, getenv func(string) string) (*Engine, error) {
 	var missing []error
 	required := func(name string) string {
-		value := os.Getenv(name)
+		value := getenv(name)
 		if value == "" {
 			missing = append(missing, fmt.Errorf("the environment variable %s is not set, the Sluice construct sets it", name))
 		}
@@ -59,17 +59,17 @@ func FromEnvironment(config aws.Config, mux *Mux) (*Engine, error) {
 		Group:         required(EnvScheduleGroup),
 		RoleARN:       required(EnvScheduleRoleARN),
 		TargetARN:     required(EnvClaimARN),
-		DeadLetterARN: os.Getenv(EnvDeadLetterARN),
+		DeadLetterARN: getenv(EnvDeadLetterARN),
 	})
-	rest, err := durationFrom(EnvRest)
+	rest, err := durationFrom(getenv, EnvRest)
 	if err == nil && rest != nil && *rest == 0 {
 		*rest = NoRest
 	}
-	grace, graceErr := durationFrom(EnvUnhandledGrace)
+	grace, graceErr := durationFrom(getenv, EnvUnhandledGrace)
 	if err := errors.Join(append(missing, err, graceErr)...); err != nil {
 		return nil, err
 	}
-	c := Config{Store: store, Wakeups: armer, Mux: mux, WorkerID: workerID()}
+	c := Config{Store: store, Wakeups: armer, Mux: mux, WorkerID: workerID(getenv)}
 	if rest != nil {
 		c.Rest = *rest
 	}
@@ -81,8 +81,8 @@ func FromEnvironment(config aws.Config, mux *Mux) (*Engine, error) {
 
 // durationFrom reads a duration such as 5s from an environment variable, nil
 // if it is not set.
-func durationFrom(name string) (*time.Duration, error) {
-	value := os.Getenv(name)
+func durationFrom(getenv func(string) string, name string) (*time.Duration, error) {
+	value := getenv(name)
 	if value == "" {
 		return nil, nil
 	}
@@ -95,8 +95,8 @@ func durationFrom(name string) (*time.Duration, error) {
 
 // workerID names this instance: the function and its log stream, which is where
 // to read on.
-func workerID() string {
-	name, stream := os.Getenv("AWS_LAMBDA_FUNCTION_NAME"), os.Getenv("AWS_LAMBDA_LOG_STREAM_NAME")
+func workerID(getenv func(string) string) string {
+	name, stream := getenv("AWS_LAMBDA_FUNCTION_NAME"), getenv("AWS_LAMBDA_LOG_STREAM_NAME")
 	switch {
 	case name == "":
 		return fmt.Sprintf("worker-%d", os.Getpid())

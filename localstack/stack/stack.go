@@ -1,0 +1,144 @@
+// Package stack deploys Sluice onto the embedded cloud, wired as the CDK
+// construct in infra/ wires it on AWS: the versioned bucket whose inbox/ starts the
+// claim function, the schedule group, and the queue for what could not be
+// delivered.
+package stack
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"github.com/aws/aws-sdk-go-v2/service/scheduler"
+
+	"github.com/sluice-dev/sluice/localstack/cloud"
+	"github.com/sluice-dev/sluice/localstack/cloud/lambdaemu"
+	"github.com/sluice-dev/sluice/shared/queue"
+	"github.com/sluice-dev/sluice/shared/s3store"
+	"github.com/sluice-dev/sluice/shared/worker"
+)
+
+// Options describe what to deploy. Claim is required.
+type Options struct {
+	// Name is the prefix of every physical name. Defaults to "sluice".
+	Name string
+	// Claim makes the claim function's runtime from the environment that the
+	// deployment gives it.
+	Claim func(environment map[string]string) lambdaemu.Runtime
+	// Environment is added to that of the claim function.
+	Environment map[string]string
+	// Timeout of the claim function. Defaults to 15 minutes, as on AWS.
+	Timeout time.Duration
+	// Concurrency is how many instances of the claim function run at once.
+	// Defaults to 10.
+	Concurrency int
+	// RetryDelays are Lambda's waits before it tries an event again. Defaults
+	// to 1 and 2 minutes, as on AWS.
+	RetryDelays []time.Duration
+}
+
+// MaxEventAge is how long Lambda keeps an event that it can't deliver.
+const MaxEventAge = 15 * time.Minute
+
+// Stack is a deployed Sluice.
+type Stack struct {
+	Cloud         *cloud.Cloud
+	Bucket        string
+	Function      string
+	ScheduleGroup string
+	// DeadLetters is the name of the queue for what could not be delivered.
+	DeadLetters string
+}
+
+// Deploy deploys Sluice onto the cloud.
+func Deploy(ctx context.Context, c *cloud.Cloud, o Options) (*Stack, error) {
+	if o.Name == "" {
+		o.Name = "sluice"
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 15 * time.Minute
+	}
+	s := &Stack{
+		Cloud:         c,
+		Bucket:        o.Name + "-" + c.AccountID() + "-" + c.Region(),
+		Function:      o.Name + "-claim",
+		ScheduleGroup: o.Name,
+		DeadLetters:   o.Name + "-dead-letters",
+	}
+	config := c.Config(cloud.Label("deploy"))
+	if err := createBucket(ctx, s3store.NewClient(config), s.Bucket); err != nil {
+		return nil, fmt.Errorf("deploy the bucket: %w", err)
+	}
+	if _, err := scheduler.NewFromConfig(config).CreateScheduleGroup(ctx, &scheduler.CreateScheduleGroupInput{Name: &s.ScheduleGroup}); err != nil {
+		return nil, fmt.Errorf("deploy the schedule group: %w", err)
+	}
+	onFailure, err := c.DeadLetterQueue(s.DeadLetters)
+	if err != nil {
+		return nil, fmt.Errorf("deploy the dead-letter queue: %w", err)
+	}
+	environment := s.environment(o)
+	err = c.Register(lambdaemu.Function{
+		Name:        s.Function,
+		Runtime:     o.Claim(environment),
+		MemoryMB:    256,
+		Timeout:     o.Timeout,
+		Concurrency: o.Concurrency,
+		Env:         environment,
+		MaxEventAge: MaxEventAge,
+		RetryDelays: o.RetryDelays,
+		OnFailure:   onFailure,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("deploy the claim function: %w", err)
+	}
+	if err := c.NotifyOnCreate(s.Bucket, "inbox/", s.Function); err != nil {
+		return nil, fmt.Errorf("deploy the bucket's notification: %w", err)
+	}
+	return s, nil
+}
+
+func createBucket(ctx context.Context, client *s3.Client, bucket string) error {
+	if _, err := client.CreateBucket(ctx, &s3.CreateBucketInput{Bucket: &bucket}); err != nil {
+		return err
+	}
+	_, err := client.PutBucketVersioning(ctx, &s3.PutBucketVersioningInput{
+		Bucket:                  &bucket,
+		VersioningConfiguration: &types.VersioningConfiguration{Status: types.BucketVersioningStatusEnabled},
+	})
+	return err
+}
+
+// environment is what connects the claim function to its queue.
+func (s *Stack) environment(o Options) map[string]string {
+	env := maps.Clone(o.Environment)
+	if env == nil {
+		env = make(map[string]string)
+	}
+	env[worker.EnvBucket] = s.Bucket
+	env[worker.EnvScheduleGroup] = s.ScheduleGroup
+	env[worker.EnvScheduleRoleARN] = "arn:aws:iam::" + s.Cloud.AccountID() + ":role/" + s.ScheduleGroup + "-scheduler"
+	env[worker.EnvClaimARN] = s.Cloud.Lambda().ARN(s.Function)
+	env[worker.EnvDeadLetterARN] = s.Cloud.SQS().ARN(s.DeadLetters)
+	return env
+}
+
+// Process runs a compiled claim function: the path of its bootstrap file.
+func Process(bootstrap string) func(map[string]string) lambdaemu.Runtime {
+	return func(map[string]string) lambdaemu.Runtime { return lambdaemu.Process{Path: bootstrap} }
+}
+
+// Config is the configuration of a client of the stack's cloud, in this
+// process.
+func (s *Stack) Config(label string) aws.Config { return s.Cloud.Config(cloud.Label(label)) }
+
+// Store is the stack's bucket as the adapter sees it.
+func (s *Stack) Store(label string) *s3store.Store {
+	return s3store.New(s3store.NewClient(s.Config(label)), s.Bucket)
+}
+
+// Queue is a producer's handle on the stack.
+func (s *Stack) Queue() *queue.Queue { return queue.Over(s.Store("producer")) }
