@@ -1,0 +1,11 @@
+package cli
+
+import (
+	"context"
+	"time"
+)
+
+// testContext ends what hangs.
+func testContext() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), time.Minute)
+}

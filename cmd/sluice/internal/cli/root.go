@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+const rootLong = `Sluice is a serverless task queue: a task is an object in an S3 bucket, and its
+handler runs in AWS Lambda.
+
+Which queue: --bucket or SLUICE_BUCKET, or --stack or SLUICE_STACK for the bucket
+of a deployed stack. Region, profile, credentials and endpoint are those of the AWS
+command line (AWS_REGION, AWS_PROFILE, AWS_ENDPOINT_URL, ...).
+
+Results go to standard output, with --json as JSON for scripts; everything else goes
+to standard error. Exit codes: 0 done, 1 failed, 2 called wrongly, 130 interrupted.`
+
+func (a *app) newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "sluice COMMAND [flags]",
+		Short: "Submit tasks to a Sluice queue, watch them, cancel and replay them",
+		Long:  rootLong,
+		Example: `  sluice submit -t send_mail -i '{"to": "ada@example.com"}' --delay 1h
+  sluice list --status failed --since 24h
+  sluice history 0197f0c2-5d3a-7c61-9a51-7b1de2f0a9c4`,
+		Version:       version(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+
+		DisableFlagsInUseLine: true,
+		Args:                  a.noSuchCommand,
+		RunE:                  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetVersionTemplate("sluice {{.Version}}\n")
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	root.SetFlagErrorFunc(flagProblem)
+	cobra.EnableCommandSorting = false // they are listed in the order of use
+	root.Flags().SortFlags = false
+	flags := root.PersistentFlags()
+	flags.SortFlags = false
+	a.target.addFlags(flags)
+	flags.BoolVar(&a.json, "json", false, "print JSON: the records of tasks, one document or one per line")
+
+	add := func(group, title string, commands ...*cobra.Command) {
+		root.AddGroup(&cobra.Group{ID: group, Title: title})
+		for _, c := range commands {
+			c.GroupID = group
+			c.Flags().SortFlags = false
+			c.DisableFlagsInUseLine = true
+			root.AddCommand(c)
+		}
+	}
+	add("submit", "Submit tasks:", a.newSubmitCommand(), a.newSubmitManyCommand())
+	add("read", "Look at them:", a.newListCommand(), a.newGetCommand(), a.newHistoryCommand(), a.newWaitCommand())
+	add("change", "Change them:", a.newCancelCommand(), a.newReplayCommand())
+	if dev := newDevCommand(); dev != nil {
+		add("local", "Try it locally:", dev)
+	}
+	add("other", "Other:")
+	root.SetHelpCommandGroupID("other")
+	root.SetCompletionCommandGroupID("other")
+	return root
+}
+
+// noSuchCommand refuses arguments of the root command and suggests what was meant.
+func (a *app) noSuchCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		return usagef("there is no command %q, did you mean %s?", args[0], strings.Join(near, " or "))
+	}
+	return usagef("there is no command %q", args[0])
+}
+
+// flagProblem words what pflag found wrong.
+func flagProblem(cmd *cobra.Command, err error) error {
+	var value *pflag.InvalidValueError
+	var unknown *pflag.NotExistError
+	switch {
+	case errors.As(err, &value):
+		return usagef("--%s %q %v", value.GetFlag().Name, value.GetValue(), value.Unwrap())
+	case errors.As(err, &unknown):
+		if near := nearFlag(cmd, unknown.GetSpecifiedName()); near != "" {
+			return usagef("%v, did you mean --%s?", err, near)
+		}
+	}
+	return usagef("%v", err)
+}
+
+// nearFlag is a flag whose name holds the text as a word, or is held by it, empty if
+// there is none.
+func nearFlag(cmd *cobra.Command, name string) (near string) {
+	const shortest = 3
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if near == "" && len(name) >= shortest && (strings.Contains(f.Name, name) || strings.Contains(name, f.Name)) {
+			near = f.Name
+		}
+	})
+	return near
+}
+
+// noArgs refuses arguments: most often JSON that the shell took apart.
+func noArgs(_ *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return usagef("unexpected argument %q: put values with spaces or quotes between single quotes, such as -i '{\"a\": 1}'", args[0])
+}
+
+// wants refuses any other number of arguments than least to most (0: any number).
+func wants(what string, least, most int) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch {
+		case len(args) < least:
+			return usagef("%s is missing", what)
+		case most > 0 && len(args) > most:
+			return usagef("%s is wanted alone, then came %q", what, args[most])
+		}
+		return nil
+	}
+}
+
+// version names the build.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "(unknown build)"
+	}
+	number := info.Main.Version
+	if number == "" || number == "(devel)" {
+		number = "devel"
+	}
+	details := []string{runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+	for _, s := range info.Settings {
+		const enough = 12
+		if s.Key == "vcs.revision" && len(s.Value) >= enough {
+			details = append([]string{"commit " + s.Value[:enough]}, details...)
+		}
+	}
+	return fmt.Sprintf("%s (%s)", number, strings.Join(details, ", "))
+}

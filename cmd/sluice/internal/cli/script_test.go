@@ -1,0 +1,301 @@
+package cli
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"github.com/google/uuid"
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-dev/sluice/localstack/cloud/s3emu"
+	"github.com/sluice-dev/sluice/shared/s3store"
+	"github.com/sluice-dev/sluice/shared/task"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"sluice": func() { os.Exit(Main()) }})
+}
+
+// TestScripts runs the scripts of testdata, each against an S3 of its own with
+// the versioned bucket "tasks".
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		Setup:               func(env *testscript.Env) error { return newCloud(env) },
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"exits":     exits,
+			"json":      checkJSONOutput,
+			"setenv":    setenv,
+			"seed":      seed,
+			"event":     applyEvent,
+			"interrupt": interrupt,
+			"reads":     countReads,
+		},
+	})
+}
+
+// cloud is the S3 of one script, and the CloudFormation of one stack.
+type cloud struct {
+	store *s3store.Store
+	gets  atomic.Int64
+}
+
+type cloudKey struct{}
+
+func newCloud(env *testscript.Env) error {
+	c := &cloud{}
+	emulated := s3emu.New(s3emu.Options{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.Header.Get("Authorization"), "/cloudformation/") {
+			describeStacks(w, r)
+			return
+		}
+		if r.Method == http.MethodGet && r.URL.Query().Get("list-type") == "" {
+			c.gets.Add(1)
+		}
+		emulated.ServeHTTP(w, r)
+	}))
+	env.Defer(server.Close)
+	client := s3store.NewClient(aws.Config{
+		Region: "us-east-1", BaseEndpoint: &server.URL,
+		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+	})
+	c.store = s3store.New(client, "tasks")
+	if err := createBucket(client, "tasks"); err != nil {
+		return err
+	}
+	env.Values[cloudKey{}] = c
+	env.Vars = append(env.Vars,
+		"AWS_ENDPOINT_URL="+server.URL, "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=test",
+		"AWS_REGION=us-east-1", "AWS_EC2_METADATA_DISABLED=true", "AWS_MAX_ATTEMPTS=1",
+		"SLUICE_BUCKET=tasks", "HOME="+env.WorkDir, "TZ=UTC", "TERM=xterm")
+	return nil
+}
+
+func createBucket(client *s3.Client, bucket string) error {
+	ctx, cancel := testContext()
+	defer cancel()
+	_, err := client.CreateBucket(ctx, &s3.CreateBucketInput{Bucket: &bucket})
+	if err != nil {
+		return err
+	}
+	_, err = client.PutBucketVersioning(ctx, &s3.PutBucketVersioningInput{
+		Bucket:                  &bucket,
+		VersioningConfiguration: &types.VersioningConfiguration{Status: types.BucketVersioningStatusEnabled},
+	})
+	return err
+}
+
+// describeStacks knows the stack "production", whose bucket is "tasks", and the stack
+// "other", which is none of ours.
+func describeStacks(w http.ResponseWriter, r *http.Request) {
+	outputs := map[string]string{
+		"production": "<member><OutputKey>BucketName</OutputKey><OutputValue>tasks</OutputValue></member>",
+		"other":      "<member><OutputKey>Url</OutputKey><OutputValue>https://example.com</OutputValue></member>",
+	}
+	name := r.FormValue("StackName")
+	w.Header().Set("Content-Type", "text/xml")
+	if outputs[name] == "" {
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprintf(w, `<ErrorResponse xmlns="http://cloudformation.amazonaws.com/doc/2010-05-15/"><Error><Type>Sender</Type><Code>ValidationError</Code><Message>Stack with id %s does not exist</Message></Error></ErrorResponse>`, name)
+		return
+	}
+	fmt.Fprintf(w, `<DescribeStacksResponse xmlns="http://cloudformation.amazonaws.com/doc/2010-05-15/"><DescribeStacksResult><Stacks><member><StackName>%s</StackName><StackStatus>CREATE_COMPLETE</StackStatus><CreationTime>2027-01-01T00:00:00Z</CreationTime><Outputs>%s</Outputs></member></Stacks></DescribeStacksResult></DescribeStacksResponse>`, name, outputs[name])
+}
+
+func cloudOf(ts *testscript.TestScript) *cloud {
+	c, ok := ts.Value(cloudKey{}).(*cloud)
+	if !ok {
+		ts.Fatalf("the script has no cloud")
+	}
+	return c
+}
+
+// exits CODE COMMAND...: the command ends with the code.
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		got = exit.ExitCode()
+	case err != nil:
+		ts.Fatalf("%v", err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+	if stderr := ts.ReadFile("stderr"); got == exitUsage && strings.Count(stderr, "\n") != 1 {
+		ts.Fatalf("wrong use is told in one line, not in %q", stderr)
+	}
+}
+
+// json FILE PATH VALUE: the JSON in the file (or stdout) has the value at the
+// path, such as .0.input. A path may end in "length". [!] turns it round.
+func checkJSONOutput(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 3 {
+		ts.Fatalf("usage: json FILE PATH VALUE")
+	}
+	var doc, want any
+	if err := json.Unmarshal([]byte(ts.ReadFile(args[0])), &doc); err != nil {
+		ts.Fatalf("%s is not JSON: %v\n%s", args[0], err, ts.ReadFile(args[0]))
+	}
+	ts.Check(json.Unmarshal([]byte(args[2]), &want))
+	for _, step := range strings.FieldsFunc(args[1], func(r rune) bool { return r == '.' }) {
+		doc = stepInto(doc, step)
+	}
+	if reflect.DeepEqual(doc, want) == neg {
+		got, err := json.Marshal(doc)
+		ts.Check(err)
+		ts.Fatalf("%s is %s, want %s (unless !)", args[1], got, args[2])
+	}
+}
+
+func stepInto(doc any, step string) any {
+	switch v := doc.(type) {
+	case map[string]any:
+		return v[step]
+	case []any:
+		if step == "length" {
+			return float64(len(v))
+		}
+		if i, err := strconv.Atoi(step); err == nil && i < len(v) {
+			return v[i]
+		}
+	}
+	return nil
+}
+
+// setenv NAME FILE: the variable is the content of the file (or stdout), trimmed.
+func setenv(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile(args[1])))
+}
+
+// seed N: submits N tasks in the order of time, and writes their ids to the file ids.
+func seed(ts *testscript.TestScript, _ bool, args []string) {
+	n, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	store := cloudOf(ts).store
+	ctx, cancel := testContext()
+	defer cancel()
+	var ids strings.Builder
+	var group errgroup.Group
+	group.SetLimit(16)
+	for range n {
+		id := uuid.Must(uuid.NewV7()).String()
+		ids.WriteString(id + "\n")
+		group.Go(func() error {
+			_, err := store.Submit(ctx, task.New(id, "seeded", time.Now()))
+			return err
+		})
+	}
+	ts.Check(group.Wait())
+	ts.Check(os.WriteFile(ts.MkAbs("ids"), []byte(ids.String()), 0o600))
+}
+
+// event ID claim|complete|fail|reschedule [VALUE]: does to a task what the claim function
+// would.
+func applyEvent(ts *testscript.TestScript, _ bool, args []string) {
+	ctx, cancel := testContext()
+	defer cancel()
+	store := cloudOf(ts).store
+	rec, err := store.Find(ctx, args[0])
+	ts.Check(err)
+	value := strings.Join(args[2:], " ")
+	var event task.Event
+	switch args[1] {
+	case "claim":
+		event = task.Claim{LeaseID: uuid.NewString(), WorkerID: value, LeaseExpiresAt: time.Now().Add(time.Hour)}
+	case "complete":
+		event = task.Success{Output: json.RawMessage(value)}
+	case "fail":
+		text, err := strconv.Unquote(`"` + value + `"`)
+		ts.Check(err)
+		event = task.Failure{Error: text, Permanent: true}
+	case "reschedule":
+		d, err := time.ParseDuration(value)
+		ts.Check(err)
+		event = task.Reschedule{Delay: d}
+	}
+	next, effects, err := task.Apply(rec.Task, event, time.Now())
+	ts.Check(err)
+	_, err = store.Write(ctx, rec, next)
+	ts.Check(err)
+	if effects.Finished {
+		ts.Check(store.Remove(ctx, args[0], next.InboxVersion))
+	}
+}
+
+// interrupt TEXT COMMAND...: starts the command with a standard input that stays
+// open, sends SIGINT once standard error holds the text, and wants exit code 130.
+func interrupt(ts *testscript.TestScript, _ bool, args []string) {
+	ctx, cancel := testContext()
+	defer cancel()
+	path := args[1]
+	for dir := range strings.SplitSeq(ts.Getenv("PATH"), string(os.PathListSeparator)) {
+		if _, err := os.Stat(filepath.Join(dir, path)); err == nil {
+			path = filepath.Join(dir, path)
+			break
+		}
+	}
+	cmd := exec.CommandContext(ctx, path, args[2:]...)
+	cmd.Dir = ts.MkAbs(".")
+	for _, name := range []string{"AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "SLUICE_BUCKET", "HOME", "PATH"} {
+		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
+	}
+	stdin, err := cmd.StdinPipe()
+	ts.Check(err)
+	defer stdin.Close()
+	_, err = io.WriteString(stdin, "{\"task_type\":\"a\"}\nnonsense\n")
+	ts.Check(err)
+	stderr, err := cmd.StderrPipe()
+	ts.Check(err)
+	ts.Check(cmd.Start())
+	var said strings.Builder
+	var once sync.Once
+	lines := bufio.NewScanner(stderr)
+	for lines.Scan() {
+		said.WriteString(lines.Text() + "\n")
+		if strings.Contains(lines.Text(), args[0]) {
+			once.Do(func() { ts.Check(cmd.Process.Signal(syscall.SIGINT)) })
+		}
+	}
+	err = cmd.Wait()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 130 {
+		ts.Fatalf("it ended with %v, want exit code 130; it said\n%s", err, said.String())
+	}
+	ts.Check(os.WriteFile(ts.MkAbs("said"), []byte(said.String()), 0o600))
+}
+
+// reads N: there were N reads of objects since the last time.
+func countReads(ts *testscript.TestScript, _ bool, args []string) {
+	if got := fmt.Sprint(cloudOf(ts).gets.Swap(0)); got != args[0] {
+		ts.Fatalf("%s objects were read, want %s", got, args[0])
+	}
+}
