@@ -25,6 +25,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -72,9 +73,10 @@ type Cloud struct {
 	sqs       *sqsemu.Server
 	requests  *Counters
 
-	ctx     context.Context // cancelled by Close
+	ctx     context.Context //nolint:containedctx // the life of the cloud, cancelled by Close
 	cancel  context.CancelFunc
 	running sync.WaitGroup // requests, deliveries and listeners
+	ended   chan struct{}  // closed at the end of Close
 
 	mu         sync.Mutex
 	closed     bool
@@ -97,10 +99,8 @@ func New(opts Options) *Cloud {
 	if opts.Seed == 0 {
 		opts.Seed = 1
 	}
-	c := &Cloud{opts: opts, requests: newCounters(), latency: map[Service]time.Duration{}}
-	for service, d := range opts.Latency {
-		c.latency[service] = d
-	}
+	c := &Cloud{opts: opts, requests: newCounters(), latency: map[Service]time.Duration{}, ended: make(chan struct{})}
+	maps.Copy(c.latency, opts.Latency)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.deliveries = map[Source]*dispatcher{
 		S3Events: newDispatcher(c, opts.Seed),
@@ -186,7 +186,7 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			Message: fmt.Sprintf("This cloud has no service %q; it has s3, dynamodb, scheduler, lambda and sqs.", service)})
 		return
 	}
-	c.carryOut(w, request, handler, c.faultFor(request))
+	c.carryOut(w, request, handler, c.faultFor(request)) //nolint:contextcheck // the request carries it
 }
 
 func (c *Cloud) handler(service Service) http.Handler {
@@ -201,6 +201,8 @@ func (c *Cloud) handler(service Service) http.Handler {
 		return c.lambda
 	case SQS:
 		return c.sqs
+	case runtimeAPI:
+		return c.lambda
 	}
 	return nil
 }
@@ -230,14 +232,16 @@ func (c *Cloud) Register(fn lambdaemu.Function) error {
 // Close ends everything: listeners, function processes, schedules, deliveries
 // under way and the contexts of in-process functions. It returns when all
 // goroutines of the cloud have ended, with an error that names in-process
-// functions which do not. Later calls do nothing.
+// functions which do not. Later calls wait for the first one and return nil.
 func (c *Cloud) Close() error {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
+		<-c.ended
 		return nil
 	}
 	c.closed = true
+	defer close(c.ended)
 	servers := c.servers
 	c.mu.Unlock()
 

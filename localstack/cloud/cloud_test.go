@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -56,6 +57,7 @@ func watch(t *testing.T, b *bundle) *payloads {
 }
 
 func TestRequestsReachTheirServiceAndAreCountedByOperation(t *testing.T) {
+	t.Parallel()
 	check := func(t *testing.T, b *bundle, cfg aws.Config) {
 		t.Helper()
 		b.register(t, (&payloads{}).function("f"))
@@ -84,12 +86,15 @@ func TestRequestsReachTheirServiceAndAreCountedByOperation(t *testing.T) {
 		}
 	}
 	t.Run("in memory", func(t *testing.T) {
-		bubble(t, cloud.Options{}, func(t *testing.T, b *bundle) { check(t, b, b.Config()) })
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := setup(t, cloud.Options{})
+			check(t, b, b.Config())
+		})
 	})
 	t.Run("over TCP", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t, cloud.Options{})
-		defer b.Close()
 		check(t, b, overTCP(t, b.Cloud))
 	})
 }
@@ -184,7 +189,9 @@ func sqsSteps(ctx context.Context, c *sqs.Client) error {
 }
 
 func TestCountersTellClientsAndPeriodsApart(t *testing.T) {
-	bubble(t, cloud.Options{}, func(t *testing.T, b *bundle) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, cloud.Options{})
 		other := &bundle{Cloud: b.Cloud, s3: s3.NewFromConfig(b.Config(cloud.Label("other")))}
 		b.mustPut(t, "a", "1")
 		before := b.Requests().Snapshot()
@@ -213,7 +220,9 @@ func TestCountersTellClientsAndPeriodsApart(t *testing.T) {
 }
 
 func TestBodiesAreStreamed(t *testing.T) {
-	bubble(t, cloud.Options{}, func(t *testing.T, b *bundle) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, cloud.Options{})
 		large := strings.Repeat("0123456789abcdef", 1<<16)
 		b.mustPut(t, "k", large)
 		if body, err := b.get(t.Context(), "k"); err != nil || body != large {
@@ -223,7 +232,9 @@ func TestBodiesAreStreamed(t *testing.T) {
 }
 
 func TestCloseEndsAStreamThatNobodyReads(t *testing.T) {
-	bubble(t, cloud.Options{}, func(t *testing.T, b *bundle) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, cloud.Options{})
 		b.mustPut(t, "k", strings.Repeat("x", 1<<20))
 		out, err := b.s3.GetObject(t.Context(), &s3.GetObjectInput{Bucket: aws.String(bucket), Key: aws.String("k")})
 		if err != nil {
@@ -245,7 +256,6 @@ func TestCloseEndsAStreamThatNobodyReads(t *testing.T) {
 func TestBucketsInTheHostName(t *testing.T) {
 	t.Parallel()
 	b := setup(t, cloud.Options{})
-	defer b.Close()
 	b.mustPut(t, "a b", "body")
 	client := &http.Client{Transport: b.Transport("x")}
 	for _, url := range []string{"http://127.0.0.1/bucket/a%20b", "http://bucket.localhost:4566/a%20b", "http://bucket.s3.localhost/a%20b"} {
@@ -273,11 +283,6 @@ func TestFunctionsThatAreProcessesUseTheCloud(t *testing.T) {
 	written := make(chan s3emu.Event, 10)
 	opts.S3.OnEvent = func(e s3emu.Event) { written <- e }
 	b := setup(t, opts)
-	defer func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
 	b.register(t, lambdaemu.Function{Name: "copy", Timeout: time.Minute, Runtime: lambdaemu.Process{Path: path}})
 	if err := b.NotifyOnCreate(bucket, "in/", "copy"); err != nil {
 		t.Fatal(err)
@@ -304,7 +309,6 @@ func TestFunctionsThatAreProcessesUseTheCloud(t *testing.T) {
 func TestRequestsWithoutASignature(t *testing.T) {
 	t.Parallel()
 	b := setup(t, cloud.Options{})
-	defer b.Close()
 	client := &http.Client{Transport: b.Transport("x")}
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://localhost:4566/bucket/k", bytes.NewReader([]byte("body")))
 	if err != nil {

@@ -173,8 +173,7 @@ func (c *Cloud) scheduledDeadLetters(first func(context.Context, scheduleremu.De
 }
 
 func errorCode(err error) string {
-	var refusal *lambdaemu.Error
-	if errors.As(err, &refusal) {
+	if refusal, ok := errors.AsType[*lambdaemu.Error](err); ok {
 		return "AWS.Lambda." + refusal.Code
 	}
 	return "AWS.Scheduler.InternalServerError"

@@ -22,7 +22,7 @@ import (
 // keysOf are the keys of the objects that S3 events tell of.
 func keysOf(t *testing.T, payloads []string) []string {
 	t.Helper()
-	var keys []string
+	keys := make([]string, 0, len(payloads))
 	for _, payload := range payloads {
 		var event events.S3Event
 		if err := json.Unmarshal([]byte(payload), &event); err != nil {
@@ -36,7 +36,9 @@ func keysOf(t *testing.T, payloads []string) []string {
 }
 
 func TestNewObjectsInvokeTheFunctionOfTheirPrefix(t *testing.T) {
-	bubble(t, cloud.Options{}, func(t *testing.T, b *bundle) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, cloud.Options{})
 		inbox, logs := &payloads{}, &payloads{}
 		b.register(t, inbox.function("claim"))
 		b.register(t, logs.function("logs"))
@@ -68,6 +70,7 @@ func TestNewObjectsInvokeTheFunctionOfTheirPrefix(t *testing.T) {
 }
 
 func TestDeliveryOfS3Events(t *testing.T) {
+	t.Parallel()
 	const n = 200
 	tests := []struct {
 		name     string
@@ -85,10 +88,12 @@ func TestDeliveryOfS3Events(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, cloud.Options{}, func(t *testing.T, b *bundle) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := setup(t, cloud.Options{})
 				seen := watch(t, b)
 				b.SetDelivery(cloud.S3Events, tt.delivery)
-				var sent []string
+				sent := make([]string, 0, n)
 				for i := range n {
 					key := strings.Repeat("k", i+1)
 					sent = append(sent, key)
@@ -110,7 +115,9 @@ func TestDeliveryOfS3Events(t *testing.T) {
 func TestSchedulesInvokeTheirTarget(t *testing.T) {
 	opts := cloud.Options{}
 	opts.Scheduler.Lateness = func() time.Duration { return 30 * time.Second }
-	bubble(t, opts, func(t *testing.T, b *bundle) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, opts)
 		woken := &payloads{}
 		b.register(t, woken.function("claim"))
 		client := scheduler.NewFromConfig(b.Config())
@@ -134,6 +141,7 @@ func TestSchedulesInvokeTheirTarget(t *testing.T) {
 }
 
 func TestWakeupsCanBeDoubledAndLost(t *testing.T) {
+	t.Parallel()
 	for name, want := range map[string]struct {
 		delivery cloud.Delivery
 		times    int
@@ -143,7 +151,9 @@ func TestWakeupsCanBeDoubledAndLost(t *testing.T) {
 		"late":    {cloud.Delivery{MinDelay: time.Minute, MaxDelay: time.Minute}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, cloud.Options{}, func(t *testing.T, b *bundle) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := setup(t, cloud.Options{})
 				woken := &payloads{}
 				b.register(t, woken.function("claim"))
 				b.SetDelivery(cloud.Wakeups, want.delivery)
@@ -160,7 +170,9 @@ func TestWakeupsCanBeDoubledAndLost(t *testing.T) {
 }
 
 func TestWakeupsOfAnAbsentFunctionBecomeDeadLetters(t *testing.T) {
-	bubble(t, cloud.Options{}, func(t *testing.T, b *bundle) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, cloud.Options{})
 		arn, err := b.SQS().CreateQueue("dead")
 		if err != nil {
 			t.Fatal(err)
@@ -184,7 +196,9 @@ func TestWakeupsOfAnAbsentFunctionBecomeDeadLetters(t *testing.T) {
 }
 
 func TestFailuresOfAFunctionGoToItsQueue(t *testing.T) {
-	bubble(t, cloud.Options{}, func(t *testing.T, b *bundle) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, cloud.Options{})
 		onFailure, err := b.DeadLetterQueue("failures")
 		if err != nil {
 			t.Fatal(err)
@@ -220,7 +234,9 @@ func TestFailuresOfAFunctionGoToItsQueue(t *testing.T) {
 }
 
 func TestCronInvokesUntilItIsStopped(t *testing.T) {
-	bubble(t, cloud.Options{}, func(t *testing.T, b *bundle) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, cloud.Options{})
 		swept := &payloads{}
 		b.register(t, swept.function("sweep"))
 		stop := b.Cron("sweep", time.Minute, []byte(`"tick"`))
@@ -240,7 +256,9 @@ func TestUndeliverableEventsAreLogged(t *testing.T) {
 	var lines []string
 	opts := cloud.Options{}
 	opts.Lambda.LogSink = func(_, _, line string) { lines = append(lines, line) }
-	bubble(t, opts, func(t *testing.T, b *bundle) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, opts)
 		if err := b.NotifyOnCreate(bucket, "", "absent"); err != nil {
 			t.Fatal(err)
 		}

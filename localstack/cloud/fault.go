@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"encoding/xml"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -195,17 +196,18 @@ func writeFault(w http.ResponseWriter, r *Request, fault Fault) {
 		if r.HTTP.Method == http.MethodHead {
 			return
 		}
-		document, _ := xml.Marshal(struct {
+		document, _ := xml.Marshal(struct { // two strings: cannot fail
 			XMLName xml.Name `xml:"Error"`
-			Code    string
-			Message string
-		}{Code: fault.Code, Message: message}) // two strings: cannot fail
+			Code    string   `xml:"Code"`
+			Message string   `xml:"Message"`
+		}{Code: fault.Code, Message: message})
 		_, _ = w.Write(append([]byte(xml.Header), document...))
 	default:
 		h.Set("Content-Type", "application/x-amz-json-1.0")
 		h.Set("X-Amzn-Errortype", fault.Code)
 		w.WriteHeader(fault.Status)
-		_ = json.NewEncoder(w).Encode(map[string]string{"__type": fault.Code, "message": message})
+		document, _ := json.Marshal(map[string]string{"__type": fault.Code, "message": message}) //nolint:errchkjson // two strings
+		_, _ = w.Write(document)
 	}
 }
 
@@ -238,9 +240,7 @@ func (h *heldResponse) WriteHeader(status int) {
 }
 
 func (h *heldResponse) release(w http.ResponseWriter) {
-	for name, values := range h.header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), h.header)
 	if h.status != 0 {
 		w.WriteHeader(h.status)
 	}

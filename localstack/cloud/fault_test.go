@@ -30,6 +30,7 @@ func once(cfg aws.Config) aws.Config {
 func isPut(r *cloud.Request) bool { return r.Is(cloud.S3, "PutObject") }
 
 func TestFaultsOfOneRequest(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name    string
 		fault   cloud.Fault
@@ -65,7 +66,9 @@ func TestFaultsOfOneRequest(t *testing.T) {
 			}
 		}
 		t.Run(tt.name+" in memory", func(t *testing.T) {
-			bubble(t, cloud.Options{}, func(t *testing.T, b *bundle) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := setup(t, cloud.Options{})
 				seen := watch(t, b)
 				check(t, b, s3.NewFromConfig(once(b.Config())), func() int { synctest.Wait(); return len(seen.list()) })
 			})
@@ -76,7 +79,6 @@ func TestFaultsOfOneRequest(t *testing.T) {
 			opts := cloud.Options{}
 			opts.S3.OnEvent = countEvents(&events)
 			b := setup(t, opts)
-			defer b.Close()
 			cfg := overTCP(t, b.Cloud)
 			check(t, b, s3.NewFromConfig(once(cfg)), func() int { return int(events.Load()) })
 		})
@@ -96,7 +98,9 @@ func codeOf(err error) string {
 }
 
 func TestFaultsSpeakTheLanguageOfTheService(t *testing.T) {
-	bubble(t, cloud.Options{}, func(t *testing.T, b *bundle) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, cloud.Options{})
 		cfg := once(b.Config())
 		calls := map[string]func() error{
 			"dynamodb": func() error {
@@ -135,7 +139,9 @@ func TestFaultsSpeakTheLanguageOfTheService(t *testing.T) {
 }
 
 func TestAFaultIsAimedAtAClient(t *testing.T) {
-	bubble(t, cloud.Options{}, func(t *testing.T, b *bundle) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, cloud.Options{})
 		b.SetFault(func(r *cloud.Request) cloud.Fault {
 			if r.From("worker") && r.Is(cloud.S3, "GetObject") && r.Bucket == bucket && r.Key == "a b/ü" {
 				return cloud.SlowDown
@@ -158,11 +164,14 @@ func TestAFaultIsAimedAtAClient(t *testing.T) {
 }
 
 func TestTheSDKRetriesWhatCanBeRetried(t *testing.T) {
+	t.Parallel()
 	for name, fault := range map[string]cloud.Fault{
 		"broken connection": cloud.Unreachable, "lost answer": cloud.LostAnswer, "slow down": cloud.SlowDown, "internal error": cloud.InternalError,
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, cloud.Options{}, func(t *testing.T, b *bundle) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := setup(t, cloud.Options{})
 				b.FailNext(2, fault, isPut)
 				b.mustPut(t, "k", "body")
 				if n := b.Requests().Snapshot().Of(cloud.S3, "PutObject"); n != 3 {
@@ -174,7 +183,9 @@ func TestTheSDKRetriesWhatCanBeRetried(t *testing.T) {
 }
 
 func TestDelayAndLatencyTakeVirtualTime(t *testing.T) {
-	bubble(t, cloud.Options{Latency: map[cloud.Service]time.Duration{cloud.S3: 20 * time.Millisecond}}, func(t *testing.T, b *bundle) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, cloud.Options{Latency: map[cloud.Service]time.Duration{cloud.S3: 20 * time.Millisecond}})
 		b.FailNext(1, cloud.Fault{Delay: time.Hour}, isPut)
 		start := time.Now()
 		b.mustPut(t, "k", "body")
@@ -191,7 +202,9 @@ func TestDelayAndLatencyTakeVirtualTime(t *testing.T) {
 }
 
 func TestARequestIsCarriedOutAlthoughItsClientGaveUp(t *testing.T) {
-	bubble(t, cloud.Options{Latency: map[cloud.Service]time.Duration{cloud.S3: time.Minute}}, func(t *testing.T, b *bundle) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, cloud.Options{Latency: map[cloud.Service]time.Duration{cloud.S3: time.Minute}})
 		ctx, cancel := context.WithTimeout(t.Context(), 45*time.Second) // the deed is done after 30 s
 		defer cancel()
 		if err := b.put(ctx, "k", "body"); !errors.Is(err, context.DeadlineExceeded) {
@@ -212,7 +225,9 @@ func TestARequestIsCarriedOutAlthoughItsClientGaveUp(t *testing.T) {
 }
 
 func TestAHookCanHoldARequestAndActInBetween(t *testing.T) {
-	bubble(t, cloud.Options{}, func(t *testing.T, b *bundle) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, cloud.Options{})
 		b.mustPut(t, "k", "first")
 		read := make(chan struct{})
 		b.FailNext(1, cloud.Fault{Then: func() {
@@ -232,7 +247,9 @@ func TestAHookCanHoldARequestAndActInBetween(t *testing.T) {
 }
 
 func TestAHookCanReadTheBody(t *testing.T) {
-	bubble(t, cloud.Options{}, func(t *testing.T, b *bundle) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, cloud.Options{})
 		var seen string
 		b.SetFault(func(r *cloud.Request) cloud.Fault {
 			if isPut(r) {
@@ -250,7 +267,6 @@ func TestAHookCanReadTheBody(t *testing.T) {
 func TestUnknownServicesAreRefusedByName(t *testing.T) {
 	t.Parallel()
 	b := setup(t, cloud.Options{})
-	defer b.Close()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://any/", nil)
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,8 @@ import (
 // the URL to give to clients as AWS_ENDPOINT_URL. The first one is what
 // function processes are given.
 func (c *Cloud) Listen(address string) (string, error) {
-	listener, err := net.Listen("tcp", address)
+	var config net.ListenConfig
+	listener, err := config.Listen(c.ctx, "tcp", address)
 	if err != nil {
 		return "", fmt.Errorf("the cloud cannot listen on %s (is another one running?): %w", address, err)
 	}

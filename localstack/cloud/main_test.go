@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"testing/synctest"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -51,28 +50,20 @@ const bucket = "bucket"
 // bundle is a cloud with a bucket and an S3 client.
 type bundle struct {
 	*cloud.Cloud
+
 	s3 *s3.Client
 }
 
-// bubble runs a test inside a synctest bubble.
-func bubble(t *testing.T, opts cloud.Options, test func(t *testing.T, b *bundle)) {
-	t.Helper()
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := setup(t, opts)
-		defer func() {
-			if err := b.Close(); err != nil {
-				t.Error(err)
-			}
-		}()
-		test(t, b)
-	})
-}
-
-// setup makes a cloud with a bucket, whose creation is not counted.
+// setup makes a cloud with a bucket, whose creation is not counted. It is
+// closed at the end of the test.
 func setup(t *testing.T, opts cloud.Options) *bundle {
 	t.Helper()
 	c := cloud.New(opts)
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	b := &bundle{Cloud: c, s3: s3.NewFromConfig(c.Config())}
 	if _, err := b.s3.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: aws.String(bucket)}); err != nil {
 		t.Fatal(err)

@@ -22,6 +22,12 @@ const (
 	runtimeAPI Service = "runtime"
 )
 
+// Where the paths of Scheduler begin.
+const (
+	schedulesPath = "schedules"
+	groupsPath    = "schedule-groups"
+)
+
 // serviceOf finds the service a request is for. The path alone would not do:
 // a bucket may be called "schedules". Signed requests name their service.
 func serviceOf(r *http.Request) Service {
@@ -40,7 +46,7 @@ func serviceOf(r *http.Request) Service {
 	switch first, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); first {
 	case "2015-03-31":
 		return Lambda
-	case "schedules", "schedule-groups":
+	case schedulesPath, groupsPath:
 		return Scheduler
 	}
 	return S3
@@ -97,6 +103,7 @@ func (r *Request) names() {
 		r.schedulerNames()
 	case Lambda:
 		r.lambdaNames()
+	case runtimeAPI: // is not counted
 	}
 	if r.Operation == "" {
 		r.Operation = r.HTTP.Method
@@ -205,13 +212,13 @@ func (r *Request) schedulerNames() {
 		http.MethodPost: "Create", http.MethodPut: "Update", http.MethodGet: "Get", http.MethodDelete: "Delete",
 	}[r.HTTP.Method]
 	switch {
-	case kind == "schedules" && name == "":
+	case kind == schedulesPath && name == "":
 		r.Operation = "ListSchedules"
-	case kind == "schedules":
+	case kind == schedulesPath:
 		r.Operation = verb + "Schedule"
-	case kind == "schedule-groups" && name == "":
+	case kind == groupsPath && name == "":
 		r.Operation = "ListScheduleGroups"
-	case kind == "schedule-groups":
+	case kind == groupsPath:
 		r.Operation = verb + "ScheduleGroup"
 	case kind == "tags":
 		r.Operation = map[string]string{

@@ -66,17 +66,19 @@ var errClosed = errors.New("the cloud is closed")
 // ends; the cloud may still be working on the request then, as a server would.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), labelKey{}, t.label))
-	unwatch := context.AfterFunc(t.cloud.ctx, cancel)
+	unwatch := context.AfterFunc(t.cloud.ctx, cancel) //nolint:contextcheck // the request ends with the cloud, too
 	end := func() { unwatch(); cancel() }
 	arrived := asReceived(ctx, r)
 	x := &exchange{request: r, header: http.Header{}, ctx: ctx, end: end, answered: make(chan *http.Response, 1)}
+	body := arrived.Body
 	serve := func() {
-		defer func() { _ = arrived.Body.Close() }()
-		x.finish(serveAborting(t.cloud, x, arrived))
+		complete := serveAborting(t.cloud, x, arrived)
+		_ = body.Close() // before the client learns of the end and may send it again
+		x.finish(complete)
 	}
 	if !t.cloud.spawn(serve) {
 		end()
-		_ = arrived.Body.Close()
+		_ = body.Close()
 		return nil, errClosed
 	}
 	select {
@@ -154,8 +156,8 @@ const holdBack = 256 << 10
 // streamed, and so are those that are flushed.
 type exchange struct {
 	request  *http.Request
-	header   http.Header // the handler's
-	ctx      context.Context
+	header   http.Header         // the handler's
+	ctx      context.Context     //nolint:containedctx // of the request, whose end this is
 	end      func()              // ends ctx
 	answered chan *http.Response // buffered; nil for a broken connection
 

@@ -142,7 +142,7 @@ func (s *Server) invokeSync(ctx context.Context, w http.ResponseWriter, name str
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("X-Amzn-Requestid", result.RequestID)
-	h.Set("X-Amz-Executed-Version", "$LATEST")
+	h.Set("X-Amz-Executed-Version", version)
 	if result.FunctionError != "" {
 		h.Set("X-Amz-Function-Error", result.FunctionError)
 	}
@@ -173,7 +173,7 @@ func (f *function) configuration() configuration {
 	}
 	return configuration{
 		FunctionName: fn.Name, FunctionArn: f.arn, Runtime: runtime, Handler: handler,
-		MemorySize: fn.MemoryMB, Timeout: int(fn.Timeout.Seconds()), Version: "$LATEST", State: "Active",
+		MemorySize: fn.MemoryMB, Timeout: int(fn.Timeout.Seconds()), Version: version, State: "Active",
 		Environment: environment{Variables: fn.Env},
 	}
 }
@@ -248,6 +248,10 @@ func writeError(w http.ResponseWriter, err error) {
 
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
+	body, err := json.Marshal(v)
+	if err != nil { // nothing in an answer can cause that
+		status, body = http.StatusInternalServerError, []byte(`{"Type":"Service"}`)
+	}
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v)
+	_, _ = w.Write(body)
 }

@@ -71,7 +71,9 @@ func enqueue(t *testing.T, s *Server, name, payload string) string {
 }
 
 func TestFailedEventsAreRetriedAfterOneAndTwoMinutes(t *testing.T) {
-	bubble(t, func(t *testing.T, s *Server) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
 		tries, given := newJournal(), &records{}
 		register(t, s, Function{Name: "f", Runtime: failing(tries), OnFailure: given.add})
 		id := enqueue(t, s, "f", `{"n":1}`)
@@ -94,6 +96,7 @@ func TestFailedEventsAreRetriedAfterOneAndTwoMinutes(t *testing.T) {
 }
 
 func TestRetriesCanBeSwitchedOffAndLengthened(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		fn   Function
@@ -105,7 +108,9 @@ func TestRetriesCanBeSwitchedOffAndLengthened(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *Server) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := open(t)
 				tries := newJournal()
 				tt.fn.Name, tt.fn.Runtime = "f", failing(tries)
 				register(t, s, tt.fn)
@@ -120,7 +125,9 @@ func TestRetriesCanBeSwitchedOffAndLengthened(t *testing.T) {
 }
 
 func TestARetryThatSucceedsEndsTheEvent(t *testing.T) {
-	bubble(t, func(t *testing.T, s *Server) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
 		tries, given := newJournal(), &records{}
 		register(t, s, Function{Name: "f", OnFailure: given.add, Runtime: Func(func(context.Context, []byte) ([]byte, error) {
 			tries.note()
@@ -138,7 +145,9 @@ func TestARetryThatSucceedsEndsTheEvent(t *testing.T) {
 }
 
 func TestAsyncEventsBeyondConcurrencyWait(t *testing.T) {
-	bubble(t, func(t *testing.T, s *Server) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
 		ends := newJournal()
 		register(t, s, Function{Name: "f", Concurrency: 2, Timeout: time.Minute, Runtime: Func(func(context.Context, []byte) ([]byte, error) {
 			time.Sleep(10 * time.Second)
@@ -161,7 +170,9 @@ func TestAsyncEventsBeyondConcurrencyWait(t *testing.T) {
 }
 
 func TestThrottledEventsAreGivenUpAtTheirMaximumAge(t *testing.T) {
-	bubble(t, func(t *testing.T, s *Server) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
 		given := &records{}
 		register(t, s, Function{
 			Name: "f", Concurrency: 1, Timeout: 15 * time.Minute, MaxEventAge: 5 * time.Minute, OnFailure: given.add,
@@ -182,7 +193,9 @@ func TestThrottledEventsAreGivenUpAtTheirMaximumAge(t *testing.T) {
 }
 
 func TestARetryThatWouldComeTooLateIsNotMade(t *testing.T) {
-	bubble(t, func(t *testing.T, s *Server) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
 		tries, given := newJournal(), &records{}
 		register(t, s, Function{Name: "f", Runtime: failing(tries), MaxEventAge: 2 * time.Minute, OnFailure: given.add})
 		enqueue(t, s, "f", "{}")
@@ -199,7 +212,9 @@ func TestARetryThatWouldComeTooLateIsNotMade(t *testing.T) {
 }
 
 func TestAThousandEventsAreEachHandledOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, s *Server) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
 		var mu sync.Mutex
 		seen := map[string]int{}
 		register(t, s, Function{Name: "f", Concurrency: 7, Runtime: Func(func(_ context.Context, payload []byte) ([]byte, error) {

@@ -12,6 +12,12 @@ const (
 	EventAgeExceeded = "EventAgeExceeded"
 )
 
+// version is the version of every function: there are no published ones.
+const version = "$LATEST"
+
+// unhandled is what Lambda says of every error of a function today.
+const unhandled = "Unhandled"
+
 // FailureRecord is what Lambda sends to an on-failure destination. Its JSON
 // form is the one AWS documents.
 type FailureRecord struct {
@@ -44,7 +50,7 @@ func (f *function) failureRecord(ev *event, condition string) FailureRecord {
 		Timestamp: time.Now().UTC().Truncate(time.Millisecond),
 		RequestContext: FailureRequest{
 			RequestID:              ev.inv.requestID,
-			FunctionARN:            f.arn + ":$LATEST",
+			FunctionARN:            f.arn + ":" + version,
 			Condition:              condition,
 			ApproximateInvokeCount: ev.tries,
 		},
@@ -53,7 +59,7 @@ func (f *function) failureRecord(ev *event, condition string) FailureRecord {
 	if ev.last != nil {
 		record.ResponseContext = &FailureResponse{
 			StatusCode:      200,
-			ExecutedVersion: "$LATEST",
+			ExecutedVersion: version,
 			FunctionError:   ev.last.FunctionError,
 		}
 		record.ResponsePayload = ev.last.Payload
@@ -77,7 +83,7 @@ func failureDocument(requestID string, doc functionError) Result {
 	if err != nil { // only a stack of a strange type can do that
 		payload = []byte(`{"errorMessage":"the error could not be encoded","errorType":"Runtime.SerializationError"}`)
 	}
-	return Result{RequestID: requestID, Payload: payload, FunctionError: "Unhandled"}
+	return Result{RequestID: requestID, Payload: payload, FunctionError: unhandled}
 }
 
 // message is the errorMessage of a failed result.

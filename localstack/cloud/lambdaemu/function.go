@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"time"
 )
 
@@ -60,31 +61,35 @@ const maxTimeout = 15 * time.Minute
 
 func (fn Function) validate() error {
 	var errs []error
+	refuse := func(field string, value any, rule string) {
+		errs = append(errs, fmt.Errorf("%s %v: %s", field, value, rule))
+	}
 	if !functionName.MatchString(fn.Name) {
-		errs = append(errs, fmt.Errorf("Name %q: must be 1 to 64 letters, digits, '-' or '_'", fn.Name))
+		refuse("Name", strconv.Quote(fn.Name), "must be 1 to 64 letters, digits, '-' or '_'")
 	}
 	if fn.Runtime == nil {
-		errs = append(errs, errors.New("Runtime is missing: set a Process, Python or Func"))
+		refuse("Runtime", "is missing", "set a Process, Python or Func")
 	} else if err := fn.Runtime.validate(); err != nil {
 		errs = append(errs, err)
 	}
 	if fn.Timeout < 0 || fn.Timeout > maxTimeout {
-		errs = append(errs, fmt.Errorf("Timeout %v: must be between 0 (the default, 3s) and %v", fn.Timeout, maxTimeout))
+		refuse("Timeout", fn.Timeout, "must be between 0 (the default, 3s) and 15m")
 	}
-	for name, v := range map[string]int{"MemoryMB": fn.MemoryMB, "Concurrency": fn.Concurrency} {
-		if v < 0 {
-			errs = append(errs, fmt.Errorf("%s %d: must not be negative", name, v))
-		}
+	if fn.MemoryMB < 0 {
+		refuse("MemoryMB", fn.MemoryMB, "must not be negative")
+	}
+	if fn.Concurrency < 0 {
+		refuse("Concurrency", fn.Concurrency, "must not be negative")
 	}
 	if fn.MaxRetries < NoRetries {
-		errs = append(errs, fmt.Errorf("MaxRetries %d: use NoRetries (-1) for none", fn.MaxRetries))
+		refuse("MaxRetries", fn.MaxRetries, "use NoRetries (-1) for none")
 	}
 	if fn.MaxEventAge < 0 {
-		errs = append(errs, fmt.Errorf("MaxEventAge %v: must not be negative", fn.MaxEventAge))
+		refuse("MaxEventAge", fn.MaxEventAge, "must not be negative")
 	}
 	for _, d := range fn.RetryDelays {
 		if d < 0 {
-			errs = append(errs, fmt.Errorf("RetryDelays %v: must not be negative", d))
+			refuse("RetryDelays", d, "must not be negative")
 		}
 	}
 	if err := errors.Join(errs...); err != nil {

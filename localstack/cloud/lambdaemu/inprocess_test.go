@@ -14,25 +14,24 @@ import (
 	"github.com/aws/aws-lambda-go/lambdacontext"
 )
 
-// bubble runs a test with virtual time and a server that is closed at its end.
-func bubble(t *testing.T, test func(t *testing.T, s *Server)) {
+// open makes a server that is closed at the end of the test.
+func open(t *testing.T) *Server {
 	t.Helper()
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := New(Options{})
-		defer func() {
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		}()
-		test(t, s)
+	s := New(Options{})
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
 	})
+	return s
 }
 
 func echo(_ context.Context, payload []byte) ([]byte, error) { return payload, nil }
 
 func TestInvokeReturnsWhatTheFunctionReturns(t *testing.T) {
-	bubble(t, func(t *testing.T, s *Server) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
 		register(t, s, Function{Name: "f", Runtime: Func(echo)})
 		for _, ref := range []string{"f", s.ARN("f"), s.ARN("f") + ":$LATEST", "000000000000:function:f"} {
 			if r := invoke(t, s, ref, `{"a":1}`); string(r.Payload) != `{"a":1}` || r.FunctionError != "" {
@@ -43,7 +42,9 @@ func TestInvokeReturnsWhatTheFunctionReturns(t *testing.T) {
 }
 
 func TestFuncContextCarriesDeadlineAndIdentity(t *testing.T) {
-	bubble(t, func(t *testing.T, s *Server) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
 		start := time.Now()
 		register(t, s, Function{Name: "f", Timeout: time.Minute, Runtime: Func(func(ctx context.Context, _ []byte) ([]byte, error) {
 			deadline, _ := ctx.Deadline()
@@ -63,6 +64,7 @@ type customError struct{}
 func (*customError) Error() string { return "custom" }
 
 func TestFailuresOfAFunc(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name, wantType, wantMessage string
 		run                         Func
@@ -89,7 +91,9 @@ func TestFailuresOfAFunc(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *Server) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := open(t)
 				register(t, s, Function{Name: "f", Runtime: tt.run})
 				doc := errorDocument(t, invoke(t, s, "f", "{}"))
 				if doc.Type != tt.wantType || !strings.Contains(doc.Message, tt.wantMessage) {
@@ -101,7 +105,9 @@ func TestFailuresOfAFunc(t *testing.T) {
 }
 
 func TestARefusedInvokeNamesTheReason(t *testing.T) {
-	bubble(t, func(t *testing.T, s *Server) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
 		register(t, s, Function{Name: "f", Runtime: Func(echo)})
 		large := []byte(`"` + strings.Repeat("x", maxAsyncPayload) + `"`)
 		_, missing := s.Invoke(t.Context(), "g", nil, InvokeOptions{})
@@ -125,7 +131,9 @@ func TestARefusedInvokeNamesTheReason(t *testing.T) {
 }
 
 func TestSyncInvokesBeyondConcurrencyAreRefused(t *testing.T) {
-	bubble(t, func(t *testing.T, s *Server) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
 		release := make(chan struct{})
 		register(t, s, Function{Name: "f", Concurrency: 2, Runtime: Func(func(context.Context, []byte) ([]byte, error) {
 			<-release
@@ -149,7 +157,9 @@ func TestSyncInvokesBeyondConcurrencyAreRefused(t *testing.T) {
 }
 
 func TestInvokeEndsWithItsContextWhileTheFunctionRunsOn(t *testing.T) {
-	bubble(t, func(t *testing.T, s *Server) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
 		var finished atomic.Bool
 		register(t, s, Function{Name: "f", Timeout: time.Minute, Runtime: Func(func(context.Context, []byte) ([]byte, error) {
 			time.Sleep(30 * time.Second)
@@ -181,7 +191,9 @@ func TestRegisterNamesEveryBadField(t *testing.T) {
 }
 
 func TestADeploymentServesLaterAndWaitingEvents(t *testing.T) {
-	bubble(t, func(t *testing.T, s *Server) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
 		var first, second atomic.Int32
 		register(t, s, Function{Name: "f", Concurrency: 1, Runtime: Func(func(context.Context, []byte) ([]byte, error) {
 			time.Sleep(time.Second)

@@ -57,7 +57,7 @@ type Options struct {
 	LogSink func(function, instance, line string)
 
 	// Context, when set, closes the server as soon as it is cancelled.
-	Context context.Context
+	Context context.Context //nolint:containedctx // the life of the server
 }
 
 // Server is an emulated Lambda service. Create it with [New] and [Server.Close]
@@ -66,9 +66,10 @@ type Server struct {
 	opts Options
 	mux  *http.ServeMux
 
-	ctx    context.Context // cancelled by Close
+	ctx    context.Context //nolint:containedctx // the life of the server, cancelled by Close
 	cancel context.CancelFunc
-	detach func() bool // forgets Options.Context
+	detach func() bool   // forgets Options.Context
+	ended  chan struct{} // closed at the end of Close
 
 	mu        sync.Mutex
 	closed    bool
@@ -107,6 +108,7 @@ func New(opts Options) *Server {
 		endpoint:  opts.Endpoint,
 		functions: map[string]*function{},
 		processes: map[string]*process{},
+		ended:     make(chan struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.mux = s.routes()
@@ -212,14 +214,17 @@ func FunctionName(ref string) string {
 // Close kills all instances, cancels the contexts of in-process functions,
 // drops what waits in the queues, and returns when every goroutine of the
 // server has ended. It fails when an in-process function still runs half a
-// minute after its context was cancelled, naming it. Later calls return nil.
+// minute after its context was cancelled, naming it. Later calls wait for the
+// first one and return nil.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
+		<-s.ended
 		return nil
 	}
 	s.closed = true
+	defer close(s.ended)
 	functions := make([]*function, 0, len(s.functions))
 	for _, f := range s.functions {
 		functions = append(functions, f)

@@ -73,6 +73,7 @@ type function struct {
 
 type idleInstance struct {
 	instance
+
 	deployment int
 	timer      *time.Timer // nil for ephemeral instances
 }

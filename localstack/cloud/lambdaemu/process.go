@@ -3,9 +3,11 @@ package lambdaemu
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
@@ -48,7 +50,7 @@ func (p Process) start(f *function, config Function) (instance, error) {
 	if dir == "" {
 		dir = filepath.Dir(path)
 	}
-	cmd := exec.Command(path, p.Args...)
+	cmd := exec.Command(path, p.Args...) //nolint:gosec,noctx // running what the user names is the point; it ends with the server
 	cmd.Dir = dir
 	return startProcess(f, config, cmd, "bootstrap")
 }
@@ -307,8 +309,8 @@ func processEnv(f *function, config Function, id, endpoint, dir, handler string)
 	values := map[string]string{
 		"AWS_LAMBDA_RUNTIME_API":          runtimeAddress(endpoint, config.Name, id),
 		"AWS_LAMBDA_FUNCTION_NAME":        config.Name,
-		"AWS_LAMBDA_FUNCTION_MEMORY_SIZE": fmt.Sprint(config.MemoryMB),
-		"AWS_LAMBDA_FUNCTION_VERSION":     "$LATEST",
+		"AWS_LAMBDA_FUNCTION_MEMORY_SIZE": strconv.Itoa(config.MemoryMB),
+		"AWS_LAMBDA_FUNCTION_VERSION":     version,
 		"AWS_LAMBDA_INITIALIZATION_TYPE":  "on-demand",
 		"AWS_LAMBDA_LOG_GROUP_NAME":       "/aws/lambda/" + config.Name,
 		"AWS_LAMBDA_LOG_STREAM_NAME":      id,
@@ -331,9 +333,7 @@ func processEnv(f *function, config Function, id, endpoint, dir, handler string)
 			values[name] = v
 		}
 	}
-	for name, v := range config.Env {
-		values[name] = v
-	}
+	maps.Copy(values, config.Env)
 	env := make([]string, 0, len(values))
 	for name, v := range values {
 		env = append(env, name+"="+v)

@@ -79,6 +79,7 @@ func TestAProcessSeesTheEnvironmentOfLambdaOnly(t *testing.T) {
 }
 
 func TestProcessFailures(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		payload, wantType, wantMessage string
 		sameInstance                   bool

@@ -41,6 +41,7 @@ type ask struct {
 
 type delivery struct {
 	invocation
+
 	deadline time.Time
 }
 
@@ -181,11 +182,11 @@ func readFailure(requestID string, r *http.Request) Result {
 	if err != nil || !json.Valid(payload) {
 		kind := r.Header.Get("Lambda-Runtime-Function-Error-Type")
 		if kind == "" {
-			kind = "Unhandled"
+			kind = unhandled
 		}
 		return failure(requestID, kind, "the function reported an error without a document")
 	}
-	return Result{RequestID: requestID, Payload: payload, FunctionError: "Unhandled"}
+	return Result{RequestID: requestID, Payload: payload, FunctionError: unhandled}
 }
 
 func accept(w http.ResponseWriter) {
