@@ -5,11 +5,12 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-# The architecture the functions are built for: arm64 (cheapest on Lambda) or amd64. Deploy an amd64
-# build with `-c architecture=x86_64`. It must not leak into builds for this machine, hence unexport.
+# The architecture the functions are built for: arm64 (cheapest on Lambda) or amd64. It must not leak into
+# what is built for this machine, hence unexport.
 GOARCH ?= arm64
-HOST_GOARCH := $(shell go env GOHOSTARCH)
 unexport GOARCH
+HOST_GOARCH := $(shell env -u GOARCH go env GOHOSTARCH)
+LAMBDA_ARCH := $(patsubst amd64,x86_64,$(GOARCH))
 
 FUNCTIONS := $(patsubst functions/%/main.go,%,$(wildcard functions/*/main.go))
 
@@ -20,17 +21,36 @@ FUNCTION_FLAGS := -tags lambda.norpc -trimpath -ldflags "-s -w"
 # Pinned tools live under .tools, which git ignores. Nothing is installed outside the repository.
 TOOLS := $(CURDIR)/.tools
 GOLANGCI_LINT_VERSION := v2.15.0
-GOLANGCI_LINT := $(TOOLS)/bin/golangci-lint-$(GOLANGCI_LINT_VERSION)
+CDK_VERSION := 2.1148.1
+MINISTACK_VERSION := 1.5.33
+SAM_VERSION := 1.170.0
+
+GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)/golangci-lint
+CDK_HOME := $(TOOLS)/cdk-$(CDK_VERSION)
+CDK := $(CDK_HOME)/node_modules/.bin/cdk
+MINISTACK_HOME := $(TOOLS)/ministack-$(MINISTACK_VERSION)
+MINISTACK_PYTHON := $(MINISTACK_HOME)/bin/python
+SAM_HOME := $(TOOLS)/sam-$(SAM_VERSION)
+SAM := $(SAM_HOME)/bin/sam
+
+# Scripts want no notices, no version check and no telemetry. CDK_FLAGS is for the user: CDK_FLAGS="-c name=orders".
+export CDK_DISABLE_VERSION_CHECK := 1
+export CDK_DISABLE_CLI_TELEMETRY := true
+export SAM_CLI_TELEMETRY := 0
+CDK_FLAGS ?=
+RUN_CDK = cd infra && $(CDK) --no-notices -c architecture=$(LAMBDA_ARCH) $(CDK_FLAGS)
 
 .PHONY: help
 help: ## List the targets (this text)
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z][a-z0-9-]*:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z][a-z0-9-]*:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##### Build
 
 .PHONY: build
-build: build-functions build-host ## Build the functions (dist/, GOARCH=arm64 by default) and the command line (bin/sluice)
+build: build-functions build-host ## Build everything: functions for Lambda and for this machine, bin/sluice
 
 .PHONY: build-functions
-build-functions: ## Build dist/<function>/bootstrap for Lambda (GOARCH=arm64|amd64)
+build-functions: ## Build dist/<function>/bootstrap for Lambda (GOARCH=arm64, or amd64)
 	@for fn in $(FUNCTIONS); do \
 		echo "build dist/$$fn/bootstrap ($(GOARCH))"; \
 		CGO_ENABLED=0 GOOS=linux GOARCH=$(GOARCH) go build $(FUNCTION_FLAGS) -o dist/$$fn/bootstrap ./functions/$$fn; \
@@ -44,28 +64,72 @@ build-host: ## Build dist/host/<function>/bootstrap for local clouds on this mac
 	done
 	@if [ -d cmd/sluice ]; then echo "build bin/sluice"; go build -trimpath -o bin/sluice ./cmd/sluice; fi
 
+.PHONY: clean
+clean: ## Remove what was built (the pinned tools in .tools stay)
+	@rm -rf bin dist cdk.out .local
+
+##### See it work
+
 .PHONY: demo
 demo: build-host ## Run the webhook demo on the embedded cloud and print its closing table
 	@go run ./examples/demo
 
+##### Check
+
 .PHONY: test
 test: ## Run every unit, property and template test under the race detector, and print a summary
-	@go test -race -json ./... | go run ./.ci/testsummary "make test"
-
-.PHONY: vet
-vet: ## Run go vet
-	@go vet ./...
+	@.ci/gotest "make test" -race ./...
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run the linters of .golangci.yml (builds the pinned golangci-lint on first use)
-	@$(GOLANGCI_LINT) run ./... ./.ci/...
+	@$(GOLANGCI_LINT) run ./... ./.ci/docscheck ./.ci/testsummary
 
+.PHONY: e2e
+e2e: build-host $(CDK_HOME)/installed $(MINISTACK_HOME)/installed ## Run the end-to-end suite on each cloud this machine offers: embedded, MiniStack deployed by CDK, ...
+	@CDK=$(CDK) MINISTACK_PYTHON=$(MINISTACK_PYTHON) exec localstack/e2e.sh embedded ministack localstack aws
+
+.PHONY: docs-check
+docs-check: ## Check the links, make targets and Go examples in the documentation
+	@go run ./.ci/docscheck
+
+##### Deploy
+
+.PHONY: synth
+synth: build-functions $(CDK_HOME)/installed ## Write the CloudFormation template to cdk.out/
+	@$(RUN_CDK) synth --quiet
+
+.PHONY: sam-validate
+sam-validate: synth $(SAM_HOME)/installed ## Check the template with SAM and cfn-lint (installs SAM on first use, 340 MB)
+	@$(SAM) validate
+
+.PHONY: deploy
+deploy: build-functions $(CDK_HOME)/installed ## Deploy the stock stack to AWS (CDK_FLAGS="-c name=... -c hosts=...")
+	@$(RUN_CDK) deploy
+
+##### Tools
+
+.PHONY: tools
+tools: $(GOLANGCI_LINT) $(CDK_HOME)/installed $(MINISTACK_HOME)/installed ## Install the pinned tools under .tools (the targets above do so when they need one)
+
+# Each tool is installed into a folder that carries its version, and marked once it is complete: an
+# interrupted installation is done again.
 $(GOLANGCI_LINT):
-	@echo "build golangci-lint $(GOLANGCI_LINT_VERSION) (once, a few minutes)"
-	@mkdir -p $(TOOLS)/bin
-	@GOBIN=$(TOOLS)/bin GOFLAGS= go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
-	@mv $(TOOLS)/bin/golangci-lint $@
+	@echo "build golangci-lint $(GOLANGCI_LINT_VERSION) (once)"
+	@GOFLAGS= GOBIN=$(@D) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
 
-.PHONY: clean
-clean: ## Remove what was built (the pinned tools in .tools stay)
-	@rm -rf bin dist cdk.out .local
+$(CDK_HOME)/installed:
+	@echo "install the CDK command line $(CDK_VERSION)"
+	@npm install --prefix $(CDK_HOME) --no-audit --no-fund --loglevel=error --save-exact aws-cdk@$(CDK_VERSION)
+	@touch $@
+
+$(MINISTACK_HOME)/installed: localstack/ministack/requirements.txt
+	@echo "install MiniStack $(MINISTACK_VERSION)"
+	@python3 -m venv --clear $(MINISTACK_HOME)
+	@$(MINISTACK_PYTHON) -m pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@
+
+$(SAM_HOME)/installed:
+	@echo "install the SAM command line $(SAM_VERSION)"
+	@python3 -m venv --clear $(SAM_HOME)
+	@$(SAM_HOME)/bin/python -m pip install --quiet --disable-pip-version-check aws-sam-cli==$(SAM_VERSION)
+	@touch $@

@@ -6,6 +6,8 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -33,16 +35,24 @@ type tally struct {
 }
 
 func main() {
-	title := "go test"
-	if len(os.Args) > 1 {
-		title = os.Args[1]
-	}
+	appendTo := flag.String("append", "", "a `file` that the closing line is appended to as well")
+	flag.Parse()
+	title := flag.Arg(0)
 	sum, err := read(os.Stdin, os.Stdout)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: reading the test output: %v\n", title, err)
 		os.Exit(2)
 	}
-	if !sum.report(os.Stdout, title) {
+	sum.explain(os.Stdout)
+	closing := title + ": " + sum.String()
+	fmt.Println(closing)
+	if *appendTo != "" {
+		if err := appendLine(*appendTo, closing); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n", title, err)
+			os.Exit(2)
+		}
+	}
+	if !sum.good() {
 		os.Exit(1)
 	}
 }
@@ -61,7 +71,7 @@ func read(in io.Reader, out io.Writer) (*tally, error) {
 				sum.add(ev, out)
 			}
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return sum, nil
 		}
 		if err != nil {
@@ -119,8 +129,8 @@ func (s *tally) endPackage(ev event, name string, out io.Writer) {
 	}
 }
 
-// report prints the failures and the closing line; false means that the run is not good.
-func (s *tally) report(out io.Writer, title string) bool {
+// explain prints what went wrong, and what did not run and why.
+func (s *tally) explain(out io.Writer) {
 	slices.Sort(s.failures)
 	for _, name := range slices.Compact(s.failures) {
 		fmt.Fprintf(out, "\n--- %s\n%s", strings.TrimSpace(name), strings.Join(s.output[name], ""))
@@ -131,12 +141,30 @@ func (s *tally) report(out io.Writer, title string) bool {
 	for _, name := range s.skips {
 		fmt.Fprintf(out, "not run: %s\n%s", name, strings.Join(s.output[name], ""))
 	}
-	good := s.failed == 0 && s.failedPkgs == 0 && len(s.failures) == 0 && s.passed > 0
+}
+
+// good says whether everything that ran passed, and something ran.
+func (s *tally) good() bool {
+	return s.failed == 0 && len(s.failures) == 0 && s.passed > 0
+}
+
+// String is the closing line.
+func (s *tally) String() string {
 	verdict := "ok"
-	if !good {
+	if !s.good() {
 		verdict = "FAILED"
 	}
-	fmt.Fprintf(out, "%s: %s: %d passed, %d failed, %d not run, in %d packages (%d failed; %d more hold no tests)\n",
-		title, verdict, s.passed, s.failed, s.notRun, s.packages, s.failedPkgs, s.untested)
-	return good
+
+	return fmt.Sprintf("%s: %d passed, %d failed, %d not run, in %d packages (%d failed; %d more hold no tests)",
+		verdict, s.passed, s.failed, s.notRun, s.packages, s.failedPkgs, s.untested)
+}
+
+func appendLine(file, line string) error {
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(line + "\n")
+
+	return errors.Join(err, f.Close())
 }

@@ -1,13 +1,21 @@
 """A Sluice handler in Python: a Lambda function that tasks of type lambda.invoke call.
 
-Answer {"output": ...} to finish the task, {"reschedule": seconds} to put it to sleep, or raise to have it
-tried again. Nothing of Sluice has to be installed.
+It is called once per attempt with {"task_id", "attempt", "retry_count", "reschedule_count", "input",
+"checkpoint"} and answers {"output": ...} to finish the task or {"reschedule": seconds, "checkpoint": ...}
+to put it to sleep. An exception is a failed attempt, tried again with backoff. Nothing of Sluice has to be
+installed.
+
+This one greets. Its input may ask it to fail and to sleep a few times before:
+{"name": "Ada", "failures": 1, "sleeps": 2, "seconds": 5}
 """
 
 
 def handler(event, context):
-    task = event.get("input") or {}
-    if event.get("reschedule_count", 0) < task.get("sleeps", 0):
-        return {"reschedule": task.get("seconds", 1)}
+    wish = event["input"] or {}
+    if event["retry_count"] < wish.get("failures", 0):
+        raise RuntimeError(f"failure {event['retry_count'] + 1}, as asked")
+    if event["reschedule_count"] < wish.get("sleeps", 0):
+        return {"reschedule": wish.get("seconds", 1), "checkpoint": {"slept": event["reschedule_count"] + 1}}
 
-    return {"output": {"greeting": f"Hello, {task.get('name', 'world')}!"}}
+    slept = (event.get("checkpoint") or {}).get("slept", 0)
+    return {"output": {"greeting": f"Hello, {wish.get('name', 'world')}!", "slept": slept}}

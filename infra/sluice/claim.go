@@ -68,6 +68,9 @@ const (
 	envDeadLetterARN   = "SLUICE_DEAD_LETTER_ARN"
 )
 
+// envHTTPHosts lists the hosts that the stock claim function's http.request tasks may call.
+const envHTTPHosts = "SLUICE_HTTP_HOSTS"
+
 var queueVariables = []string{envBucket, envScheduleGroup, envScheduleRoleARN, envClaimARN, envDeadLetterARN}
 
 func (q *Queue) claimEnvironment(claim ClaimProps, schedulerRole awsiam.Role) *map[string]*string {

@@ -25,7 +25,7 @@ import (
 var (
 	stock  = sync.OnceValue(func() resources { return synth(nil, sluice.Props{}) })
 	custom = sync.OnceValue(func() resources {
-		return synth(map[string]any{"stack": "Custom", "handlers": "reporter, mailer", "ephemeral": "true"}, sluice.Props{
+		return synth(map[string]any{"stack": "Custom", "handlers": "reporter, mailer", "hosts": "api.example.com", "ephemeral": "true"}, sluice.Props{
 			Name:                "orders",
 			BucketName:          "orders-of-example-com",
 			Retention:           7 * 24 * time.Hour,

@@ -202,6 +202,7 @@ func TestPropsConfigureTheClaimFunction(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"SLUICE_BUCKET": "orders-of-example-com", "SLUICE_SCHEDULE_GROUP": "orders", "SLUICE_REST": "0", "VENDOR": "example.com",
+		"SLUICE_HTTP_HOSTS": "api.example.com",
 	} {
 		if got := text(claim.at(t, "Environment", "Variables", name)); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)

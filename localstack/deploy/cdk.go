@@ -25,7 +25,7 @@ func (d *deployment) cdk(ctx context.Context, step string, arguments ...string) 
 		"CDK_DISABLE_VERSION_CHECK=1",
 		"CDK_DISABLE_CLI_TELEMETRY=true",
 		"CI=true", // no progress bar
-		"JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=1",
+		"JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=18,20,22",
 		"NODE_NO_WARNINGS=1",
 	)
 	if err := cmd.Run(); err != nil {

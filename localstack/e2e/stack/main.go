@@ -17,7 +17,13 @@ func main() {
 	defer jsii.Close()
 
 	app := awscdk.NewApp(nil)
-	stack, queue := sluice.NewStack(app, sluice.Props{Ephemeral: true})
+	stack, queue := sluice.NewStack(app, sluice.Props{
+		Ephemeral: true,
+		Claim: sluice.ClaimProps{
+			// The suite serves what its http.request tasks call. Only a local cloud can reach it there.
+			Environment: map[string]string{"SLUICE_HTTP_HOSTS": "localhost,127.0.0.1"},
+		},
+	})
 	addPythonHandler(stack, queue)
 	if target, ok := app.Node().TryGetContext(jsii.String("target")).(string); ok && target == "ministack" {
 		workAroundMiniStack(stack, queue)
