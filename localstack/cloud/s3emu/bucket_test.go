@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+
 	"github.com/sluice-dev/sluice/localstack/cloud/s3emu"
 )
 
@@ -218,8 +219,8 @@ func TestRequestIDs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		id := response.Header.Get("x-amz-request-id")
-		if len(id) != 16 || seen[id] || response.Header.Get("x-amz-id-2") == "" {
+		id := response.Header.Get("X-Amz-Request-Id")
+		if len(id) != 16 || seen[id] || response.Header.Get("X-Amz-Id-2") == "" {
 			t.Fatalf("request id %q", id)
 		}
 		seen[id] = true

@@ -15,7 +15,7 @@ var bucketName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
 
 type createBucketRequest struct {
 	XMLName            xml.Name `xml:"CreateBucketConfiguration"`
-	LocationConstraint string
+	LocationConstraint string   `xml:"LocationConstraint"`
 }
 
 func (s *Server) createBucket(r *request) error {

@@ -13,6 +13,7 @@ type configuration struct {
 	root    string // of the document; "" for JSON
 	missing *apiError
 	initial string // given back while nothing was put, instead of missing
+	created int    // status of the answer to a put; 0 is 200
 }
 
 var configurations = map[string]configuration{
@@ -23,17 +24,19 @@ var configurations = map[string]configuration{
 		`<BucketKeyEnabled>false</BucketKeyEnabled></Rule></ServerSideEncryptionConfiguration>`},
 	"publicAccessBlock": {root: "PublicAccessBlockConfiguration", missing: newError(http.StatusNotFound,
 		"NoSuchPublicAccessBlockConfiguration", "The public access block configuration was not found")},
-	"tagging": {root: "Tagging", missing: newError(http.StatusNotFound,
+	"tagging": {root: "Tagging", created: http.StatusNoContent, missing: newError(http.StatusNotFound,
 		"NoSuchTagSet", "The TagSet does not exist")},
 	"cors": {root: "CORSConfiguration", missing: newError(http.StatusNotFound,
 		"NoSuchCORSConfiguration", "The CORS configuration does not exist")},
 	"ownershipControls": {root: "OwnershipControls", initial: `<OwnershipControls xmlns="` + xmlNamespace +
 		`"><Rule><ObjectOwnership>BucketOwnerEnforced</ObjectOwnership></Rule></OwnershipControls>`},
-	"policy": {missing: newError(http.StatusNotFound,
+	"policy": {created: http.StatusNoContent, missing: newError(http.StatusNotFound,
 		"NoSuchBucketPolicy", "The bucket policy does not exist")},
-	"notification": {root: "NotificationConfiguration",
+	notificationSubresource: {root: "NotificationConfiguration",
 		initial: `<NotificationConfiguration xmlns="` + xmlNamespace + `"/>`},
 }
+
+const notificationSubresource = "notification"
 
 func (s *Server) getConfiguration(r *request, name string, c configuration) error {
 	s.mu.RLock()
@@ -76,11 +79,7 @@ func (s *Server) putConfiguration(r *request, name string, c configuration) erro
 	if err != nil {
 		return err
 	}
-	status := http.StatusOK
-	if name == "tagging" || name == "policy" {
-		status = http.StatusNoContent
-	}
-	r.w.WriteHeader(status)
+	r.w.WriteHeader(max(c.created, http.StatusOK))
 	return nil
 }
 
@@ -91,11 +90,13 @@ func (c configuration) validate(name string, doc []byte) error {
 		}
 		return nil
 	}
-	var root struct{ XMLName xml.Name }
+	var root struct {
+		XMLName xml.Name `xml:""`
+	}
 	if xml.Unmarshal(doc, &root) != nil || root.XMLName.Local != c.root {
 		return malformedXML()
 	}
-	if name == "notification" {
+	if name == notificationSubresource {
 		_, err := parseNotifications(doc)
 		return err
 	}

@@ -16,7 +16,7 @@ type source struct {
 // copySource reads the x-amz-copy-source header:
 // [/]bucket/key[?versionId=id], URL-encoded.
 func (r *request) copySource() (source, error) {
-	header := r.Header.Get("x-amz-copy-source")
+	header := r.Header.Get("X-Amz-Copy-Source")
 	path, query, _ := strings.Cut(header, "?")
 	bucket, key, ok := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	bucket, bucketErr := url.PathUnescape(bucket)
@@ -48,11 +48,12 @@ func (s *Server) readSource(r *request) (src source, v *version, err error) {
 }
 
 type copyObjectResult struct {
+	checksumElements
+
 	XMLName      xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ CopyObjectResult"`
 	LastModified string
 	ETag         string
 	ChecksumType string `xml:",omitempty"`
-	checksumElements
 }
 
 func (s *Server) copyObject(r *request) error {
@@ -68,8 +69,8 @@ func (s *Server) copyObject(r *request) error {
 	if err != nil {
 		return err
 	}
-	replaces := r.Header.Get("x-amz-metadata-directive") == directiveReplace
-	if src == (source{bucket: r.bucket, key: r.key}) && !replaces && r.Header.Get("x-amz-storage-class") == "" {
+	replaces := r.Header.Get("X-Amz-Metadata-Directive") == directiveReplace
+	if src == (source{bucket: r.bucket, key: r.key}) && !replaces && r.Header.Get("X-Amz-Storage-Class") == "" {
 		return invalidRequest("This copy request is illegal because it is trying to copy an object to itself without changing the object's metadata, storage class, website redirect location or encryption attributes.")
 	}
 	versioned, err := s.commit(r, v, write{condition: cond, event: EventCopy})
@@ -93,20 +94,20 @@ const directiveReplace = "REPLACE"
 func (r *request) copyOf(original *version) (*version, error) {
 	v := &version{Data: original.Data, Header: original.Header, Metadata: original.Metadata, Tags: original.Tags}
 	var err error
-	if r.Header.Get("x-amz-metadata-directive") == directiveReplace {
+	if r.Header.Get("X-Amz-Metadata-Directive") == directiveReplace {
 		if err := r.describeObject(v); err != nil {
 			return nil, err
 		}
 	}
-	if r.Header.Get("x-amz-tagging-directive") == directiveReplace {
-		if v.Tags, err = tagsFromHeader(r.Header.Get("x-amz-tagging")); err != nil {
+	if r.Header.Get("X-Amz-Tagging-Directive") == directiveReplace {
+		if v.Tags, err = tagsFromHeader(r.Header.Get("X-Amz-Tagging")); err != nil {
 			return nil, err
 		}
 	}
 	p := newPayload(v.Data)
 	v.ETag = p.etag()
 	v.Checksum = original.Checksum
-	if algorithm := strings.ToLower(r.Header.Get("x-amz-checksum-algorithm")); algorithm != "" || v.Checksum.Type != checksumFull {
+	if algorithm := strings.ToLower(r.Header.Get("X-Amz-Checksum-Algorithm")); algorithm != "" || v.Checksum.Type != checksumFull {
 		if checksumAlgorithms[algorithm] == nil {
 			algorithm = defaultChecksum
 		}
@@ -116,10 +117,11 @@ func (r *request) copyOf(original *version) (*version, error) {
 }
 
 type copyPartResult struct {
+	checksumElements
+
 	XMLName      xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ CopyPartResult"`
 	LastModified string
 	ETag         string
-	checksumElements
 }
 
 func (s *Server) uploadPartCopy(r *request) error {
@@ -132,7 +134,7 @@ func (s *Server) uploadPartCopy(r *request) error {
 		return err
 	}
 	data := v.Data
-	if spec := r.Header.Get("x-amz-copy-source-range"); spec != "" {
+	if spec := r.Header.Get("X-Amz-Copy-Source-Range"); spec != "" {
 		if data, err = sourceRange(data, spec); err != nil {
 			return err
 		}

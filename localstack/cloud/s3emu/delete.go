@@ -82,11 +82,11 @@ func (s *Server) deleteLocked(r *request, key, id string, cond condition) (delet
 
 type deleteRequest struct {
 	XMLName xml.Name `xml:"Delete"`
-	Quiet   bool
+	Quiet   bool     `xml:"Quiet"`
 	Objects []struct {
-		Key       string
+		Key       string `xml:"Key"`
 		VersionID string `xml:"VersionId"`
-		ETag      string
+		ETag      string `xml:"ETag"`
 	} `xml:"Object"`
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/xml"
 	"errors"
+	"maps"
 	"net/http"
 	"strconv"
 )
@@ -102,9 +103,7 @@ func (r *request) writeError(err error) {
 		e = newError(http.StatusInternalServerError, "InternalError", err.Error())
 	}
 	h := r.w.Header()
-	for name, values := range e.header {
-		h[name] = values
-	}
+	maps.Copy(h, e.header)
 	if e.status == http.StatusNotModified {
 		r.w.WriteHeader(e.status)
 		return
@@ -117,7 +116,7 @@ func (r *request) writeError(err error) {
 	body := e.document(r.id)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	r.w.WriteHeader(e.status)
-	r.w.Write(body)
+	_, _ = r.w.Write(body) // a client that went away wants no answer
 }
 
 func (e *apiError) document(requestID string) []byte {
@@ -125,7 +124,7 @@ func (e *apiError) document(requestID string) []byte {
 	b.WriteString(xml.Header + "<Error>")
 	element := func(name, value string) {
 		b.WriteString("<" + name + ">")
-		xml.EscapeText(&b, []byte(value))
+		_ = xml.EscapeText(&b, []byte(value)) // a buffer takes everything
 		b.WriteString("</" + name + ">")
 	}
 	element("Code", e.code)

@@ -6,17 +6,19 @@ import (
 	"net/http/httptest"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
-	"github.com/sluice-dev/sluice/localstack/cloud/s3emu"
 	"pgregory.net/rapid"
+
+	"github.com/sluice-dev/sluice/localstack/cloud/s3emu"
 )
 
-func (b *bundle) list(t testing.TB, in s3.ListObjectsV2Input) (keys, prefixes []string) {
+func (b *bundle) list(t *testing.T, in s3.ListObjectsV2Input) (keys, prefixes []string) {
 	t.Helper()
 	in.Bucket = aws.String(bucket)
 	for pages := s3.NewListObjectsV2Paginator(b, &in); pages.HasMorePages(); {
@@ -45,10 +47,10 @@ func TestListPastOneThousand(t *testing.T) {
 	for i := range 2345 {
 		key := fmt.Sprintf("inbox/%x/%04d.json", i%16, i)
 		want = append(want, key)
-		b.put(t, key, "x")
+		b.fill(t, key)
 	}
 	slices.Sort(want)
-	for _, size := range []int32{0, 1000, 999, 5000} {
+	for _, size := range []int32{0, 999, 5000} {
 		in := s3.ListObjectsV2Input{Prefix: aws.String("inbox/")}
 		if size > 0 {
 			in.MaxKeys = aws.Int32(size)
@@ -93,7 +95,7 @@ func TestListingAgreesWithAModel(t *testing.T) {
 		text := rapid.StringMatching(`[ab/]{0,3}`)
 		keys := rapid.SliceOfNDistinct(rapid.StringMatching(`[ab/]{1,4}`), 0, 20, rapid.ID[string]).Draw(rt, "keys")
 		for _, key := range keys {
-			b.put(t, key, "x")
+			b.fill(t, key)
 		}
 		prefix, after := text.Draw(rt, "prefix"), text.Draw(rt, "after")
 		delimiter := rapid.SampledFrom([]string{"", "/", "ab"}).Draw(rt, "delimiter")
@@ -160,11 +162,11 @@ func TestOddKeys(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "Enabled", s3emu.Options{})
 	for i, key := range oddKeys {
-		b.put(t, key, fmt.Sprint(i))
+		b.put(t, key, strconv.Itoa(i))
 	}
 	want := slices.Sorted(slices.Values(oddKeys))
 	for i, key := range oddKeys {
-		if body := b.get(t, key, ""); body != fmt.Sprint(i) {
+		if body := b.get(t, key, ""); body != strconv.Itoa(i) {
 			t.Errorf("%q holds %q", key, body)
 		}
 	}
@@ -226,5 +228,25 @@ func TestUnknownOperations(t *testing.T) {
 	}
 	if body := b.get(t, "k", ""); body != "x" {
 		t.Errorf("the object holds %q", body)
+	}
+}
+
+// A page costs the page, whatever the size of the bucket.
+func BenchmarkPageOf200000(b *testing.B) {
+	server := s3emu.New(s3emu.Options{})
+	bench := &bundle{server: server}
+	send := func(method, path string) {
+		recorder := httptest.NewRecorder()
+		server.ServeHTTP(recorder, httptest.NewRequest(method, path, nil))
+		if recorder.Code != http.StatusOK {
+			b.Fatalf("%s %s: %d", method, path, recorder.Code)
+		}
+	}
+	send(http.MethodPut, "/"+bucket)
+	for i := range 200_000 {
+		bench.fill(b, fmt.Sprintf("inbox/%x/%06d.json", i%16, i))
+	}
+	for b.Loop() {
+		send(http.MethodGet, "/"+bucket+"?list-type=2&prefix=inbox/&max-keys=100&start-after=inbox/7/100000")
 	}
 }

@@ -1,7 +1,7 @@
 package s3emu
 
 import (
-	"crypto/md5"
+	"crypto/md5" //nolint:gosec // S3's ETags are MD5
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/xml"
@@ -46,8 +46,8 @@ type createUploadResult struct {
 func (s *Server) createMultipartUpload(r *request) error {
 	u := &upload{
 		ID: base64.RawURLEncoding.EncodeToString(randomBytes(48)), Key: r.key, Initiated: time.Now().UTC(),
-		Algorithm: strings.ToLower(r.Header.Get("x-amz-checksum-algorithm")),
-		Type:      r.Header.Get("x-amz-checksum-type"),
+		Algorithm: strings.ToLower(r.Header.Get("X-Amz-Checksum-Algorithm")),
+		Type:      r.Header.Get("X-Amz-Checksum-Type"),
 		Parts:     map[int]*part{},
 	}
 	if u.Algorithm != "" && !knownChecksum(u.Algorithm) {
@@ -63,7 +63,7 @@ func (s *Server) createMultipartUpload(r *request) error {
 	if err = r.describeObject(&u.Object); err != nil {
 		return err
 	}
-	if u.Object.Tags, err = tagsFromHeader(r.Header.Get("x-amz-tagging")); err != nil {
+	if u.Object.Tags, err = tagsFromHeader(r.Header.Get("X-Amz-Tagging")); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -76,8 +76,8 @@ func (s *Server) createMultipartUpload(r *request) error {
 		return err
 	}
 	if u.Algorithm != "" {
-		r.w.Header().Set("x-amz-checksum-algorithm", strings.ToUpper(u.Algorithm))
-		r.w.Header().Set("x-amz-checksum-type", u.Type)
+		r.w.Header().Set("X-Amz-Checksum-Algorithm", strings.ToUpper(u.Algorithm))
+		r.w.Header().Set("X-Amz-Checksum-Type", u.Type)
 	}
 	describeEncryption(r.w.Header())
 	return r.writeXML(createUploadResult{Bucket: r.bucket, Key: r.key, UploadID: u.ID})
@@ -156,19 +156,21 @@ type completeRequest struct {
 }
 
 type completedPart struct {
+	checksumElements
+
 	PartNumber int
 	ETag       string
-	checksumElements
 }
 
 type completeResult struct {
+	checksumElements
+
 	XMLName      xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ CompleteMultipartUploadResult"`
 	Location     string
 	Bucket       string
 	Key          string
 	ETag         string
 	ChecksumType string `xml:",omitempty"`
-	checksumElements
 }
 
 func (s *Server) completeMultipartUpload(r *request) error {
@@ -214,7 +216,7 @@ func (s *Server) completeMultipartUpload(r *request) error {
 // parts' MD5s and their number. The caller holds the lock.
 func (u *upload) assemble(list []completedPart) (*version, error) {
 	v := u.Object
-	digest := md5.New()
+	digest := md5.New() //nolint:gosec // S3's ETags are MD5
 	total := 0
 	for i, p := range list {
 		if i > 0 && p.PartNumber <= list[i-1].PartNumber {
@@ -317,11 +319,12 @@ type listPartsResult struct {
 }
 
 type listedPart struct {
+	checksumElements
+
 	PartNumber   int
 	LastModified string
 	ETag         string
 	Size         int
-	checksumElements
 }
 
 func (s *Server) listParts(r *request) error {

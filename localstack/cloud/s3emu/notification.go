@@ -36,10 +36,10 @@ func (s *Server) Notifications(bucket string) []Notification {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	b, ok := s.state.Buckets[bucket]
-	if !ok || b.Configurations["notification"] == nil {
+	if !ok || b.Configurations[notificationSubresource] == nil {
 		return nil
 	}
-	notifications, err := parseNotifications(b.Configurations["notification"])
+	notifications, err := parseNotifications(b.Configurations[notificationSubresource])
 	if err != nil {
 		return nil // refused when it was put
 	}
@@ -60,8 +60,8 @@ type notificationEntry struct {
 	Topic    string   `xml:"Topic"`
 	Events   []string `xml:"Event"`
 	Rules    []struct {
-		Name  string
-		Value string
+		Name  string `xml:"Name"`
+		Value string `xml:"Value"`
 	} `xml:"Filter>S3Key>FilterRule"`
 }
 

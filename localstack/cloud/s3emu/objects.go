@@ -1,6 +1,7 @@
 package s3emu
 
 import (
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -15,7 +16,7 @@ func (s *Server) putObject(r *request) error {
 	if err := r.describeObject(v); err != nil {
 		return err
 	}
-	if v.Tags, err = tagsFromHeader(r.Header.Get("x-amz-tagging")); err != nil {
+	if v.Tags, err = tagsFromHeader(r.Header.Get("X-Amz-Tagging")); err != nil {
 		return err
 	}
 	p, err := readPayload(r, maxPutBytes)
@@ -156,7 +157,7 @@ func (s *Server) getObject(r *request) error {
 	if part.partial {
 		status = http.StatusPartialContent
 		h.Set("Content-Range", "bytes "+decimal(part.start)+"-"+decimal(part.end-1)+"/"+decimal(len(v.Data)))
-	} else if strings.EqualFold(r.Header.Get("x-amz-checksum-mode"), "ENABLED") {
+	} else if strings.EqualFold(r.Header.Get("X-Amz-Checksum-Mode"), "ENABLED") {
 		v.Checksum.describe(h)
 	}
 	if part.count > 0 {
@@ -164,16 +165,14 @@ func (s *Server) getObject(r *request) error {
 	}
 	r.w.WriteHeader(status)
 	if r.Method != http.MethodHead {
-		r.w.Write(v.Data[part.start:part.end])
+		_, _ = r.w.Write(v.Data[part.start:part.end]) // a client that went away wants no answer
 	}
 	return nil
 }
 
 // describe adds what is kept with a version to the headers of an answer.
 func (v *version) describe(h http.Header) {
-	for name, values := range v.Header {
-		h[name] = values
-	}
+	maps.Copy(h, v.Header)
 	for name, value := range v.Metadata {
 		h.Set("x-amz-meta-"+name, value)
 	}
@@ -208,44 +207,41 @@ func (r *request) selection(v *version) (selection, error) {
 	if number := r.query.Get("partNumber"); number != "" {
 		return partSelection(v, number)
 	}
-	whole := selection{end: size}
-	// Like S3: one range only, and what is no range is not looked at.
-	spec, ok := strings.CutPrefix(r.Header.Get("Range"), "bytes=")
-	first, last, dash := strings.Cut(spec, "-")
-	if !ok || !dash || strings.Contains(spec, ",") {
-		return whole, nil
+	first, last, ok := parseRange(r.Header.Get("Range"), size)
+	switch {
+	case !ok:
+		return selection{end: size}, nil
+	case first >= size || last < first:
+		e := newError(http.StatusRequestedRangeNotSatisfiable, "InvalidRange", "The requested range is not satisfiable",
+			"RangeRequested", r.Header.Get("Range"), "ActualObjectSize", decimal(size))
+		e.header = http.Header{"Content-Range": {"bytes */" + decimal(size)}}
+		return selection{}, e
 	}
-	unsatisfiable := newError(http.StatusRequestedRangeNotSatisfiable, "InvalidRange",
-		"The requested range is not satisfiable", "RangeRequested", r.Header.Get("Range"), "ActualObjectSize", decimal(size))
-	unsatisfiable.header = http.Header{"Content-Range": {"bytes */" + decimal(size)}}
-	if first == "" {
-		n, err := strconv.ParseInt(last, 10, 64)
-		if err != nil || n < 0 {
-			return whole, nil
-		}
-		if n == 0 || size == 0 {
-			return whole, unsatisfiable
-		}
-		return selection{start: max(0, size-n), end: size, partial: true}, nil
+	return selection{start: first, end: last + 1, partial: true}, nil
+}
+
+// parseRange reads a Range header for an object of some size. Like S3 it
+// knows one range of bytes; what is none is not looked at: ok is false. The
+// range is unsatisfiable when it begins after the object's or its own end.
+func parseRange(header string, size int64) (first, last int64, ok bool) {
+	spec, isBytes := strings.CutPrefix(header, "bytes=")
+	from, to, dashed := strings.Cut(spec, "-")
+	if !isBytes || !dashed {
+		return 0, 0, false
 	}
-	start, err := strconv.ParseInt(first, 10, 64)
-	if err != nil || start < 0 {
-		return whole, nil
+	if from == "" {
+		n, err := strconv.ParseUint(to, 10, 62)
+		return max(0, size-int64(n)), size - min(1, int64(n)), err == nil
 	}
-	end := size
-	if last != "" {
-		n, err := strconv.ParseInt(last, 10, 64)
-		if err != nil || n < start {
-			return whole, nil
-		}
-		if n < size {
-			end = n + 1
-		}
+	start, err := strconv.ParseUint(from, 10, 62)
+	if err != nil {
+		return 0, 0, false
 	}
-	if start >= size {
-		return whole, unsatisfiable
+	if to == "" {
+		return int64(start), size - 1, true
 	}
-	return selection{start: start, end: end, partial: true}, nil
+	end, err := strconv.ParseUint(to, 10, 62)
+	return int64(start), min(int64(end), size-1), err == nil && end >= start
 }
 
 // partSelection finds a part of a multipart upload. Other objects have one

@@ -3,7 +3,7 @@ package s3emu
 import (
 	"bufio"
 	"bytes"
-	"crypto/md5"
+	"crypto/md5" //nolint:gosec // S3's ETags are MD5
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -66,17 +66,17 @@ func readPayload(r *request, limit int64) (*payload, error) {
 }
 
 func newPayload(data []byte) *payload {
-	sum := md5.Sum(data)
+	sum := md5.Sum(data) //nolint:gosec // S3's ETags are MD5
 	return &payload{data: data, md5: sum[:]}
 }
 
 // declaredSize is the size of the decoded body by the request's headers, -1
 // when they do not tell, and whether the body is in aws-chunked coding.
 func (r *request) declaredSize() (size int64, chunked bool, err error) {
-	chunked = strings.HasPrefix(r.Header.Get("x-amz-content-sha256"), "STREAMING-") ||
+	chunked = strings.HasPrefix(r.Header.Get("X-Amz-Content-Sha256"), "STREAMING-") ||
 		slices.Contains(contentCodings(r.Header), awsChunked)
 	if chunked {
-		decoded := r.Header.Get("x-amz-decoded-content-length")
+		decoded := r.Header.Get("X-Amz-Decoded-Content-Length")
 		if decoded == "" {
 			return -1, true, nil
 		}
@@ -119,14 +119,14 @@ func (p *payload) check(r *request, trailer http.Header) error {
 				"The Content-MD5 you specified did not match what we received.")
 		}
 	}
-	if want := r.Header.Get("x-amz-content-sha256"); len(want) == 2*sha256.Size {
+	if want := r.Header.Get("X-Amz-Content-Sha256"); len(want) == 2*sha256.Size {
 		if sum := sha256.Sum256(p.data); !strings.EqualFold(want, hex.EncodeToString(sum[:])) {
 			return newError(http.StatusBadRequest, "XAmzContentSHA256Mismatch",
 				"The provided 'x-amz-content-sha256' header does not match what was computed.")
 		}
 	}
 	sent := r.Header
-	if announced := r.Header.Get("x-amz-trailer"); announced != "" {
+	if announced := r.Header.Get("X-Amz-Trailer"); announced != "" {
 		if trailer.Get(announced) == "" {
 			return newError(http.StatusBadRequest, "MalformedTrailerError",
 				"The request contained trailing data that was not well-formed or did not conform to our published schema.")
@@ -161,8 +161,7 @@ func incompleteBody() error {
 }
 
 func readError(err error) error {
-	var e *apiError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*apiError](err); ok {
 		return e
 	}
 	return incompleteBody()

@@ -83,33 +83,38 @@ func (s *Server) routeObject(r *request) handler {
 		}
 		return nil
 	}
-	copies := r.Header.Get("x-amz-copy-source") != ""
 	if r.query.Has("uploadId") {
-		switch r.Method {
-		case http.MethodPut:
-			if copies {
-				return s.uploadPartCopy
-			}
-			return s.uploadPart
-		case http.MethodPost:
-			return s.completeMultipartUpload
-		case http.MethodDelete:
-			return s.abortMultipartUpload
-		case http.MethodGet:
-			return s.listParts
-		}
-		return nil
+		return s.routeUpload(r)
 	}
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
 		return s.getObject
 	case http.MethodPut:
-		if copies {
+		if r.copies() {
 			return s.copyObject
 		}
 		return s.putObject
 	case http.MethodDelete:
 		return s.deleteObject
+	}
+	return nil
+}
+
+func (r *request) copies() bool { return r.Header.Get("X-Amz-Copy-Source") != "" }
+
+func (s *Server) routeUpload(r *request) handler {
+	switch r.Method {
+	case http.MethodPut:
+		if r.copies() {
+			return s.uploadPartCopy
+		}
+		return s.uploadPart
+	case http.MethodPost:
+		return s.completeMultipartUpload
+	case http.MethodDelete:
+		return s.abortMultipartUpload
+	case http.MethodGet:
+		return s.listParts
 	}
 	return nil
 }
@@ -121,7 +126,7 @@ var subresources = []string{
 	"abac", "accelerate", "acl", "analytics", "annotation", "attributes", "cors", "delete", "encryption",
 	"intelligent-tiering", "inventory", "legal-hold", "lifecycle", "location", "logging",
 	"metadataAnnotationTable", "metadataConfiguration", "metadataInventoryTable",
-	"metadataJournalTable", "metadataTable", "metrics", "notification", "object-lock", "ownershipControls",
+	"metadataJournalTable", "metadataTable", "metrics", notificationSubresource, "object-lock", "ownershipControls",
 	"policy", "policyStatus", "publicAccessBlock", "renameObject", "replication", "requestPayment",
 	"restore", "retention", "select", "session", "tagging", "torrent", "uploads", "versioning",
 	"versions", "website",

@@ -43,13 +43,14 @@ type Options struct {
 	// with another one answers 409 ConditionalRequestConflict, which S3 may
 	// do at any time and this server, which takes turns, never has reason
 	// to. It is asked before the condition is evaluated; nothing is written
-	// when it returns true. Defaults to nil: never.
+	// when it returns true. Called with a lock held: it must not call the
+	// server. Defaults to nil: never.
 	Conflict func(ConditionalRequest) bool
 
 	// CanList tells whether the sender of a request holds s3:ListBucket.
 	// Without it listings are refused and a missing key answers 403
-	// AccessDenied where it would have answered 404. Defaults to nil:
-	// everybody holds it.
+	// AccessDenied where it would have answered 404. Called with a lock
+	// held: it must not call the server. Defaults to nil: everybody holds it.
 	CanList func(*http.Request) bool
 }
 
@@ -89,6 +90,7 @@ const defaultRegion = "us-east-1"
 // request is one HTTP request, taken apart.
 type request struct {
 	*http.Request
+
 	w      http.ResponseWriter
 	query  url.Values
 	bucket string
@@ -100,8 +102,8 @@ type request struct {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	req := &request{Request: r, w: w, query: r.URL.Query(), id: s.newRequestID()}
 	h := w.Header()
-	h.Set("x-amz-request-id", req.id)
-	h.Set("x-amz-id-2", hostID(req.id))
+	h.Set("X-Amz-Request-Id", req.id)
+	h.Set("X-Amz-Id-2", hostID(req.id))
 	h.Set("Server", "AmazonS3")
 	h.Set("Date", time.Now().UTC().Format(http.TimeFormat))
 	if err := s.serve(req); err != nil {
@@ -113,7 +115,10 @@ func (s *Server) serve(r *request) error {
 	if err := r.splitPath(); err != nil {
 		return err
 	}
-	if owner := r.Header.Get("x-amz-expected-bucket-owner"); owner != "" && owner != s.options.AccountID {
+	if err := r.checkHeaders(); err != nil {
+		return err
+	}
+	if owner := r.Header.Get("X-Amz-Expected-Bucket-Owner"); owner != "" && owner != s.options.AccountID {
 		return accessDenied()
 	}
 	if r.query.Has("versionId") && r.query.Get("versionId") == "" {

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -17,6 +19,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/aws/smithy-go"
 	"github.com/aws/smithy-go/middleware"
+
 	"github.com/sluice-dev/sluice/localstack/cloud/s3emu"
 )
 
@@ -39,6 +42,7 @@ const bucket = "tasks-bucket"
 // bundle is a server with one bucket and a client of it.
 type bundle struct {
 	*s3.Client
+
 	server *s3emu.Server
 	events *eventLog
 }
@@ -177,7 +181,7 @@ func outcome(err error) string {
 		return err.Error()
 	}
 	if !errors.As(err, &api) {
-		return fmt.Sprint(status.HTTPStatusCode())
+		return strconv.Itoa(status.HTTPStatusCode())
 	}
 	return fmt.Sprint(status.HTTPStatusCode(), " ", api.ErrorCode())
 }
@@ -192,4 +196,14 @@ func expect(t *testing.T, what string, err error, want string) {
 // unsignedPayload makes the SDK send a body it cannot rewind.
 func unsignedPayload(stack *middleware.Stack) error {
 	return v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware(stack)
+}
+
+// fill stores an object without the SDK, for tests of many.
+func (b *bundle) fill(tb testing.TB, key string) {
+	tb.Helper()
+	recorder := httptest.NewRecorder()
+	b.server.ServeHTTP(recorder, httptest.NewRequest(http.MethodPut, "/"+bucket+"/"+key, strings.NewReader("x")))
+	if recorder.Code != http.StatusOK {
+		tb.Fatalf("put of %s: %d %s", key, recorder.Code, recorder.Body)
+	}
 }

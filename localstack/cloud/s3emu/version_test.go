@@ -3,12 +3,14 @@ package s3emu_test
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+
 	"github.com/sluice-dev/sluice/localstack/cloud/s3emu"
 )
 
@@ -172,7 +174,7 @@ func TestListVersionsInPages(t *testing.T) {
 	var want []string
 	for _, key := range []string{"a", "b/1", "b/2", "c"} {
 		for i := range 5 {
-			b.put(t, key, fmt.Sprint(i))
+			b.put(t, key, strconv.Itoa(i))
 		}
 		for i := 4; i >= 0; i-- {
 			star := ""
@@ -253,7 +255,7 @@ func TestDeleteObjects(t *testing.T) {
 	}
 	many := make([]types.ObjectIdentifier, 1001)
 	for i := range many {
-		many[i].Key = aws.String(fmt.Sprint(i))
+		many[i].Key = aws.String(strconv.Itoa(i))
 	}
 	_, err := b.DeleteObjects(t.Context(), &s3.DeleteObjectsInput{Bucket: aws.String(bucket), Delete: &types.Delete{Objects: many}})
 	expect(t, "1,001 keys", err, "400 MalformedXML")

@@ -1,6 +1,7 @@
 package scheduleremu
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -8,7 +9,7 @@ import (
 )
 
 // cron is a cron expression of six fields: minutes, hours, day of month,
-// month, day of week (1 is Sunday) and year. Its grammar is the service's own:
+// day of week (1 is Sunday) and year. Its grammar is the service's own:
 // either day field is "?", and the days may use L, W and #.
 type cron struct {
 	minutes, hours, months, years map[int]bool
@@ -47,7 +48,7 @@ func parseCron(text string) (*cron, error) {
 	}
 	switch {
 	case f[2] == "?" && f[4] == "?", f[2] != "?" && f[4] != "?":
-		return nil, fmt.Errorf("one of day of month and day of week must be ?, the other must not")
+		return nil, errors.New("one of day of month and day of week must be ?, the other must not")
 	case f[4] == "?":
 		c.day, err = parseDayOfMonth(f[2])
 	default:
@@ -125,8 +126,9 @@ func weekdayNear(date time.Time, day int) int {
 			return day - 2
 		}
 		return day + 1
+	default:
+		return day
 	}
-	return day
 }
 
 func parseDayOfMonth(text string) (func(time.Time) bool, error) {

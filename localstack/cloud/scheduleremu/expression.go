@@ -76,7 +76,8 @@ func (e expression) next(anchor, after time.Time) (time.Time, bool) {
 	case after.Before(anchor):
 		return anchor, true
 	case e.rate > 0:
-		return anchor.Add((after.Sub(anchor)/e.rate + 1) * e.rate), true
+		passed := after.Sub(anchor)
+		return anchor.Add(passed - passed%e.rate + e.rate), true
 	}
 	local := anchor.In(e.zone)
 	steps := int(after.Sub(anchor).Hours()/24)/e.days - 1

@@ -22,7 +22,7 @@ type invocation struct {
 }
 
 // agenda is a heap of invocations by due time: one timer serves all of them.
-type agenda []*invocation
+type agenda []*invocation //nolint:recvcheck // package heap wants these receivers
 
 func (a agenda) Len() int { return len(a) }
 
@@ -40,7 +40,7 @@ func (a agenda) Swap(i, j int) {
 
 // Push is for package heap.
 func (a *agenda) Push(x any) {
-	i := x.(*invocation)
+	i := x.(*invocation) //nolint:errcheck // put pushes nothing else
 	i.position = len(*a)
 	*a = append(*a, i)
 }
@@ -124,7 +124,8 @@ func (s *Server) ring() {
 	}
 	now := time.Now()
 	for len(s.agenda) > 0 && !s.agenda[0].due.After(now) {
-		s.start(heap.Pop(&s.agenda).(*invocation))
+		i := heap.Pop(&s.agenda).(*invocation) //nolint:errcheck // see Push
+		s.start(i)
 	}
 	s.setTimer()
 }
@@ -191,6 +192,7 @@ func (s *Server) try(i *invocation) {
 		case Drop:
 			s.finish(i)
 			return
+		case DeliverOnce:
 		case DeliverTwice:
 			twin := *i
 			twin.fire.Attempt = 0

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/scheduler"
 	"github.com/aws/aws-sdk-go-v2/service/scheduler/types"
+
 	"github.com/sluice-dev/sluice/localstack/cloud/scheduleremu"
 )
 
@@ -121,7 +122,7 @@ func TestRetriesAndDeadLetters(t *testing.T) {
 			failed := errors.New("throttled")
 			options := scheduleremu.Options{RetryDelay: c.retryDelay, OnDeadLetter: log.addDead,
 				OnFire: func(ctx context.Context, f scheduleremu.Fire) error {
-					log.add(ctx, f)
+					_ = log.add(ctx, f)
 					if f.Attempt <= c.failures {
 						return failed
 					}

@@ -68,12 +68,12 @@ func (s *Server) createSchedule(r *request) (any, error) {
 
 // repeats tells whether this is the request that made a schedule, sent again
 // because its answer was lost.
-func (d definition) repeats(old *schedule) bool {
+func (d *definition) repeats(old *schedule) bool {
 	return d.ClientToken != "" && d.ClientToken == old.Token && d.fingerprint() == old.Request
 }
 
 // fingerprint is the definition as text.
-func (d definition) fingerprint() string {
+func (d *definition) fingerprint() string {
 	b, err := json.Marshal(d)
 	if err != nil {
 		return ""
@@ -116,11 +116,12 @@ func (s *Server) find(groupName, name string) (*group, *schedule, error) {
 
 // scheduleResult is the answer of GetSchedule.
 type scheduleResult struct {
+	definition
+
 	Arn                  string
 	Name                 string
 	CreationDate         epoch
 	LastModificationDate epoch
-	definition
 }
 
 func (s *Server) getSchedule(r *request) (any, error) {

@@ -96,7 +96,8 @@ type Fire struct {
 
 // DeadLetter is an invocation that was given up.
 type DeadLetter struct {
-	Fire             // the last attempt
+	Fire // the last attempt
+
 	Err       error  // what OnFire returned for it
 	Condition string // MaximumRetryAttempts or MaximumEventAgeInSeconds
 }
@@ -105,7 +106,7 @@ type DeadLetter struct {
 // [Server.Close]. It is safe for concurrent use.
 type Server struct {
 	options Options
-	ctx     context.Context
+	ctx     context.Context //nolint:containedctx // of everything that fires, until Close
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
@@ -180,6 +181,7 @@ func (s *Server) Close() {
 // request is one HTTP request, taken apart.
 type request struct {
 	*http.Request
+
 	query url.Values
 	name  string // of the schedule or group, or the ARN of a tagged resource
 	id    string
@@ -188,7 +190,7 @@ type request struct {
 // ServeHTTP answers one request of the Scheduler API.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	req := &request{Request: r, query: r.URL.Query(), id: requestID()}
-	w.Header().Set("X-Amzn-RequestId", req.id)
+	w.Header().Set("X-Amzn-Requestid", req.id)
 	w.Header().Set("Date", time.Now().UTC().Format(http.TimeFormat))
 	answer, err := s.serve(req)
 	if err != nil {

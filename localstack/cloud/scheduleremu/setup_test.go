@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/scheduler"
 	"github.com/aws/aws-sdk-go-v2/service/scheduler/types"
 	"github.com/aws/smithy-go"
+
 	"github.com/sluice-dev/sluice/localstack/cloud/scheduleremu"
 )
 
@@ -43,6 +44,7 @@ func (t inMemory) RoundTrip(r *http.Request) (*http.Response, error) {
 // bundle is a server, a client of it, and what has fired so far.
 type bundle struct {
 	*scheduler.Client
+
 	server *scheduleremu.Server
 	fired  *fireLog
 	start  time.Time

@@ -117,8 +117,6 @@ func (d *definition) checkWindow() error {
 	return nil
 }
 
-// checkTarget also fills in the retry policy's defaults: 185 retries over 24
-// hours.
 func (d *definition) checkTarget() error {
 	t := d.Target
 	switch {
@@ -134,9 +132,15 @@ func (d *definition) checkTarget() error {
 		return validation("Provided RoleArn is not the ARN of an IAM role: %s", t.RoleArn)
 	case len(t.Input) > maxInputBytes:
 		return validation("Provided Input is %d bytes, more than %d", len(t.Input), maxInputBytes)
-	case t.DeadLetterConfig != nil && t.DeadLetterConfig.Arn != "" && !queueGrammar.MatchString(t.DeadLetterConfig.Arn):
-		return validation("The dead-letter queue must be an SQS standard queue: %s", t.DeadLetterConfig.Arn)
 	}
+	if q := t.DeadLetterConfig; q != nil && q.Arn != "" && !queueGrammar.MatchString(q.Arn) {
+		return validation("The dead-letter queue must be an SQS standard queue: %s", q.Arn)
+	}
+	return t.completeRetryPolicy()
+}
+
+// completeRetryPolicy fills in the defaults: 185 retries over 24 hours.
+func (t *target) completeRetryPolicy() error {
 	if t.RetryPolicy == nil {
 		t.RetryPolicy = &retryPolicy{}
 	}

@@ -53,7 +53,7 @@ type deadLetterConfig struct {
 }
 
 // epoch is a time as the API writes it: a number of seconds since 1970.
-type epoch time.Time
+type epoch time.Time //nolint:recvcheck // values are written, pointers are read into
 
 // MarshalJSON writes seconds and milliseconds.
 func (e epoch) MarshalJSON() ([]byte, error) {
@@ -107,7 +107,7 @@ func writeError(w http.ResponseWriter, err error) {
 	if !errors.As(err, &e) {
 		e = &apiError{http.StatusInternalServerError, "InternalServerException", err.Error()}
 	}
-	w.Header().Set("X-Amzn-ErrorType", e.code)
+	w.Header().Set("X-Amzn-Errortype", e.code)
 	writeJSON(w, e.status, map[string]string{"Message": e.message})
 }
 
@@ -119,7 +119,7 @@ func writeJSON(w http.ResponseWriter, status int, document any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	w.Write(body)
+	_, _ = w.Write(body) // a client that went away wants no answer
 }
 
 // readJSON decodes the request's body. Names the API does not have are

@@ -5,8 +5,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/sluice-dev/sluice/localstack/cloud/internal/sortedmap"
 	"pgregory.net/rapid"
+
+	"github.com/sluice-dev/sluice/localstack/cloud/internal/sortedmap"
 )
 
 // The map agrees with a built-in map and a sort, over any history of changes.
