@@ -1,0 +1,151 @@
+// Package e2e is the end-to-end suite: it is written once and runs against
+// every cloud, with the real function binaries. SLUICE_E2E_TARGET names the cloud;
+// without it the suite runs on the embedded one.
+package e2e_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsconfig "github.com/aws/aws-sdk-go-v2/config"
+
+	"github.com/sluice-dev/sluice/localstack/cloud"
+	"github.com/sluice-dev/sluice/localstack/cloud/lambdaemu"
+	"github.com/sluice-dev/sluice/localstack/stack"
+	"github.com/sluice-dev/sluice/shared/queue"
+	"github.com/sluice-dev/sluice/shared/s3store"
+	"github.com/sluice-dev/sluice/shared/task"
+)
+
+// target is the deployed Sluice that the suite runs against.
+type target struct {
+	name          string
+	config        aws.Config
+	bucket        string
+	scheduleGroup string
+	// pythonHandler is the name of the function in examples/python-handler.
+	pythonHandler string
+	queue         *queue.Queue
+	store         *s3store.Store
+	// local tells that functions can reach this machine.
+	local bool
+}
+
+var suite *target
+
+func TestMain(m *testing.M) {
+	os.Exit(runSuite(m))
+}
+
+func runSuite(m *testing.M) int {
+	name := cmp.Or(os.Getenv("SLUICE_E2E_TARGET"), "embedded")
+	start := deployed
+	if name == "embedded" {
+		start = embedded
+	}
+	s, stop, err := start(name)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		return 1
+	}
+	defer stop()
+	s.store = s3store.New(s3store.NewClient(s.config), s.bucket)
+	s.queue = queue.Over(s.store)
+	suite = s
+	return m.Run()
+}
+
+// deployed is the stack that the environment names.
+func deployed(name string) (*target, func(), error) {
+	config, err := awsconfig.LoadDefaultConfig(context.Background())
+	if err != nil {
+		return nil, nil, err
+	}
+	return &target{
+		name:          name,
+		config:        config,
+		bucket:        os.Getenv("SLUICE_BUCKET"),
+		scheduleGroup: os.Getenv("SLUICE_E2E_SCHEDULE_GROUP"),
+		pythonHandler: os.Getenv("SLUICE_E2E_PYTHON_HANDLER"),
+		local:         name != "aws",
+	}, func() {}, nil
+}
+
+// embedded starts the embedded cloud with the claim function's real binary.
+func embedded(name string) (*target, func(), error) {
+	folder, err := os.MkdirTemp("", "sluice-e2e-*")
+	if err != nil {
+		return nil, nil, err
+	}
+	c := cloud.New(cloud.Options{})
+	stop := func() {
+		if err := c.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, "e2e:", err)
+		}
+		_ = os.RemoveAll(folder)
+	}
+	s, err := deployEmbedded(c, folder)
+	if err != nil {
+		stop()
+		return nil, nil, err
+	}
+	const python = "sluice-python-handler"
+	return &target{
+			name:          name,
+			config:        s.Config("e2e"),
+			bucket:        s.Bucket,
+			scheduleGroup: s.ScheduleGroup,
+			pythonHandler: python,
+			local:         true,
+		}, stop, c.Register(lambdaemu.Function{
+			Name:    python,
+			Runtime: lambdaemu.Python{Handler: "handler.handler", Dir: filepath.Join("..", "..", "examples", "python-handler")},
+			Timeout: 30 * time.Second,
+		})
+}
+
+func deployEmbedded(c *cloud.Cloud, folder string) (*stack.Stack, error) {
+	bootstrap := filepath.Join(folder, "bootstrap")
+	build := exec.Command("go", "build", "-tags", "lambda.norpc", "-o", bootstrap, "../../functions/claim")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		return nil, fmt.Errorf("build the claim function: %w", err)
+	}
+	return stack.Deploy(context.Background(), c, stack.Options{
+		Claim:       stack.Process(bootstrap),
+		Environment: map[string]string{"SLUICE_HTTP_HOSTS": "*"},
+	})
+}
+
+// submit submits a task for the Python handler.
+func (s *target) submit(t *testing.T, wish string, opts ...queue.Option) task.Task {
+	t.Helper()
+	input := fmt.Sprintf(`{"function":%q,"payload":%s}`, s.pythonHandler, wish)
+	made, err := s.queue.Submit(t.Context(), "lambda.invoke", rawJSON(input), opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// patience is how long a task may take: a schedule fires up to a minute late,
+// and emulators share the machine with everything else.
+const patience = 4 * time.Minute
+
+func (s *target) wait(t *testing.T, id string) task.Task {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	got, err := s.queue.Wait(ctx, id)
+	if err != nil {
+		t.Fatalf("%v: %s", err, got.Encode())
+	}
+	return got
+}
