@@ -65,7 +65,7 @@ var (
 
 // SetFault installs a hook that is asked about every request; nil removes it.
 // It is called in the goroutine of the request, without a lock, and may block,
-// so that a test can hold a request back.
+// so that a test can hold a request back; it must let go of it before Close.
 func (c *Cloud) SetFault(hook func(*Request) Fault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

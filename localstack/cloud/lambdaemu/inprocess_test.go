@@ -41,6 +41,20 @@ func TestInvokeReturnsWhatTheFunctionReturns(t *testing.T) {
 	})
 }
 
+func TestFunctionNames(t *testing.T) {
+	t.Parallel()
+	for ref, want := range map[string]string{
+		"claim": "claim", "claim:$LATEST": "claim", "function": "function", "function:1": "function",
+		"000000000000:function:claim": "claim", "000000000000:function:function:1": "function",
+		"arn:aws:lambda:us-east-1:000000000000:function:claim":      "claim",
+		"arn:aws:lambda:us-east-1:000000000000:function:claim:prod": "claim",
+	} {
+		if got := FunctionName(ref); got != want {
+			t.Errorf("%s: %q, want %q", ref, got, want)
+		}
+	}
+}
+
 func TestFuncContextCarriesDeadlineAndIdentity(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

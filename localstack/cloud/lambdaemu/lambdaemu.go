@@ -204,7 +204,7 @@ func (s *Server) function(ref string) (*function, error) {
 func FunctionName(ref string) string {
 	parts := strings.Split(ref, ":")
 	for i, part := range parts {
-		if part == "function" && i+1 < len(parts) {
+		if part == "function" && i > 0 && i+1 < len(parts) {
 			return parts[i+1]
 		}
 	}

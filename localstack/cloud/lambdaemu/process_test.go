@@ -187,6 +187,25 @@ func TestIdleProcessesAreStopped(t *testing.T) {
 	<-closed
 }
 
+func TestAnIdleProcessThatDiesIsReplaced(t *testing.T) {
+	t.Parallel()
+	s := serve(t, Options{}, processFunction())
+	first := answered(t, s, `{}`).PID
+	process, err := os.FindProcess(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for s.Stats("fn").Idle > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if second := answered(t, s, `{}`).PID; second == first {
+		t.Errorf("process %d is still there", first)
+	}
+}
+
 func TestOutputGoesToTheLogSink(t *testing.T) {
 	t.Parallel()
 	lines := &logLines{}
