@@ -23,7 +23,7 @@ to standard error. Exit codes: 0 done, 1 failed, 2 called wrongly, 130 interrupt
 
 func (a *app) newRootCommand() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "sluice COMMAND [flags]",
+		Use:   "sluice COMMAND",
 		Short: "Submit tasks to a Sluice queue, watch them, cancel and replay them",
 		Long:  rootLong,
 		Example: `  sluice submit -t send_mail -i '{"to": "ada@example.com"}' --delay 1h
@@ -34,12 +34,12 @@ func (a *app) newRootCommand() *cobra.Command {
 		SilenceUsage:  true,
 
 		DisableFlagsInUseLine: true,
-		Args:                  a.noSuchCommand,
-		RunE:                  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:                  noSuchCommand,
+		RunE:                  showHelp,
+		PersistentPreRun:      func(*cobra.Command, []string) { a.started = true },
 	}
 	root.SetVersionTemplate("sluice {{.Version}}\n")
-	root.SetOut(a.out)
-	root.SetErr(a.err)
+	root.SetUsageTemplate(usageTemplate)
 	root.SetFlagErrorFunc(flagProblem)
 	cobra.EnableCommandSorting = false // they are listed in the order of use
 	root.Flags().SortFlags = false
@@ -60,17 +60,62 @@ func (a *app) newRootCommand() *cobra.Command {
 	add("submit", "Submit tasks:", a.newSubmitCommand(), a.newSubmitManyCommand())
 	add("read", "Look at them:", a.newListCommand(), a.newGetCommand(), a.newHistoryCommand(), a.newWaitCommand())
 	add("change", "Change them:", a.newCancelCommand(), a.newReplayCommand())
-	if dev := newDevCommand(); dev != nil {
-		add("local", "Try it locally:", dev)
-	}
-	add("other", "Other:")
-	root.SetHelpCommandGroupID("other")
+	add("local", "Try it locally:", a.newDevCommand())
+	help := newHelpCommand()
+	root.SetHelpCommand(help)
+	add("other", "Other:", help)
 	root.SetCompletionCommandGroupID("other")
+	root.InitDefaultCompletionCmd()
+	if completion, _, err := root.Find([]string{"completion"}); err == nil {
+		completion.Short = "Complete commands and flags in your shell"
+		completion.Args = noSuchCommand
+		completion.RunE = showHelp
+	}
 	return root
 }
 
-// noSuchCommand refuses arguments of the root command and suggests what was meant.
-func (a *app) noSuchCommand(cmd *cobra.Command, args []string) error {
+func showHelp(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+
+// newHelpCommand is that of cobra, but fails for a command that does not exist.
+func newHelpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Explain a command",
+		Long:  "Explain a command, as `sluice COMMAND --help` does.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			named, _, err := cmd.Root().Find(args)
+			if err != nil || named == cmd.Root() && len(args) > 0 {
+				return noSuchCommand(cmd.Root(), args)
+			}
+			return named.Help()
+		},
+	}
+}
+
+// usageTemplate is the part of a help text below the description.
+const usageTemplate = `Usage:
+  {{.UseLine}}{{if .HasExample}}
+
+Examples:
+{{.Example}}{{end}}{{if .HasAvailableSubCommands}}{{range $group := .Groups}}
+
+{{.Title}}{{range $.Commands}}{{if and (eq .GroupID $group.ID) .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}}  {{.Short}}{{end}}{{end}}{{end}}{{if not .AllChildCommandsHaveGroup}}
+
+Commands:{{range .Commands}}{{if and (eq .GroupID "") .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}}  {{.Short}}{{end}}{{end}}{{end}}{{end}}{{if .HasAvailableLocalFlags}}
+
+Flags:
+{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableInheritedFlags}}
+
+Flags of every command:
+{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableSubCommands}}
+
+"{{.CommandPath}} COMMAND --help" explains a command.{{end}}
+`
+
+// noSuchCommand refuses the arguments of a command that only has commands, and suggests what was meant.
+func noSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}

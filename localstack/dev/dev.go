@@ -1,0 +1,181 @@
+// Package dev runs Sluice on this machine for people: the embedded cloud on a
+// port, with the real function binaries, for as long as it is wanted.
+package dev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-dev/sluice/localstack/cloud"
+	"github.com/sluice-dev/sluice/localstack/cloud/lambdaemu"
+	"github.com/sluice-dev/sluice/localstack/stack"
+)
+
+// Options say what to run. The zero value runs the stock claim function on the
+// usual port.
+type Options struct {
+	// Address to listen on. Defaults to 127.0.0.1:4566.
+	Address string
+	// Claim is the claim function: a compiled one, or a folder with its Go
+	// source, which is built. Defaults to what `make build` built.
+	Claim string
+	// Functions are further Lambda functions by name, for tasks of type
+	// lambda.invoke: a compiled one, a folder with Go source, or a Python handler as
+	// path/to/file.py:function.
+	Functions map[string]string
+	// Environment is added to that of the claim function.
+	Environment map[string]string
+	// Out takes what to do next, Log every line that a function logs.
+	Out, Log io.Writer
+}
+
+// defaultClaim is where `make build` puts the claim function for this machine.
+const defaultClaim = "dist/host/claim/bootstrap"
+
+// Instance is a running Sluice. Close ends it.
+type Instance struct {
+	*stack.Stack
+	// Endpoint is the URL of the cloud.
+	Endpoint string
+
+	scratch string
+}
+
+// Start starts Sluice.
+func Start(ctx context.Context, o Options) (_ *Instance, err error) {
+	scratch, err := os.MkdirTemp("", "sluice-dev-*")
+	if err != nil {
+		return nil, err
+	}
+	c := cloud.New(cloud.Options{Lambda: lambdaemu.Options{LogSink: logTo(o.Log)}})
+	i := &Instance{scratch: scratch, Stack: &stack.Stack{Cloud: c}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, i.Close())
+		}
+	}()
+	bootstrap, err := compiled(ctx, scratch, "claim", o.Claim)
+	if err != nil {
+		return nil, err
+	}
+	address := o.Address
+	if address == "" {
+		address = "127.0.0.1:4566"
+	}
+	if i.Endpoint, err = c.Listen(address); err != nil {
+		return nil, err
+	}
+	i.Stack, err = stack.Deploy(ctx, c, stack.Options{Claim: stack.Process(bootstrap), Environment: o.Environment})
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Functions)) {
+		if err := i.addFunction(ctx, name, o.Functions[name]); err != nil {
+			return nil, err
+		}
+	}
+	return i, nil
+}
+
+// addFunction registers a function that lambda.invoke tasks can call.
+func (i *Instance) addFunction(ctx context.Context, name, path string) error {
+	var runtime lambdaemu.Runtime
+	if file, function, ok := strings.Cut(path, ".py:"); ok {
+		runtime = lambdaemu.Python{Handler: filepath.Base(file) + "." + function, Dir: filepath.Dir(file)}
+	} else {
+		bootstrap, err := compiled(ctx, i.scratch, name, path)
+		if err != nil {
+			return err
+		}
+		runtime = lambdaemu.Process{Path: bootstrap}
+	}
+	return i.Cloud.Register(lambdaemu.Function{Name: name, Runtime: runtime, Timeout: 15 * time.Minute})
+}
+
+// Close ends the cloud and every function process.
+func (i *Instance) Close() error {
+	return errors.Join(i.Cloud.Close(), os.RemoveAll(i.scratch))
+}
+
+// Exports are the lines to paste into a shell, so that the Sluice and AWS
+// command lines and every SDK talk to this instance.
+func (i *Instance) Exports() string {
+	return strings.Join([]string{
+		"export AWS_ENDPOINT_URL=" + i.Endpoint,
+		"export AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local AWS_REGION=" + i.Cloud.Region(),
+		"export SLUICE_BUCKET=" + i.Bucket,
+	}, "\n")
+}
+
+// Environment is the environment of a process that talks to this instance.
+func (i *Instance) Environment() []string {
+	return append(os.Environ(),
+		"AWS_ENDPOINT_URL="+i.Endpoint,
+		"AWS_ACCESS_KEY_ID=local", "AWS_SECRET_ACCESS_KEY=local", "AWS_SESSION_TOKEN=",
+		"AWS_REGION="+i.Cloud.Region(),
+		"SLUICE_BUCKET="+i.Bucket,
+	)
+}
+
+// Run starts Sluice, says how to use it, and ends it with the context.
+func Run(ctx context.Context, o Options) error {
+	i, err := Start(ctx, o)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(o.Out, `Sluice runs at %s, in memory: it is gone when this ends (Ctrl-C).
+
+In another terminal:
+
+%s
+
+sluice submit -t http.request -i '{"url": "https://example.com"}' --wait
+sluice list
+
+What the functions log:
+
+`, i.Endpoint, i.Exports())
+	<-ctx.Done()
+	return i.Close()
+}
+
+// compiled is the executable of a Go function: the path itself, or what the
+// folder's source is built to.
+func compiled(ctx context.Context, scratch, name, path string) (string, error) {
+	if path == "" {
+		if _, err := os.Stat(defaultClaim); err != nil {
+			return "", fmt.Errorf("the stock claim function is not at %s: run `make build` in the repository of Sluice, or name your own function with --claim", defaultClaim)
+		}
+		return filepath.Abs(defaultClaim)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", fmt.Errorf("the function %s: %w", name, err)
+	}
+	if !info.IsDir() {
+		return filepath.Abs(path)
+	}
+	bootstrap := filepath.Join(scratch, name, "bootstrap")
+	build := exec.CommandContext(ctx, "go", "build", "-tags", "lambda.norpc", "-o", bootstrap, ".")
+	build.Dir = path
+	if text, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the function %s in %s: %w\n%s", name, path, err, text)
+	}
+	return bootstrap, nil
+}
+
+func logTo(w io.Writer) func(function, instance, line string) {
+	if w == nil {
+		return nil
+	}
+	return func(function, _, line string) { fmt.Fprintf(w, "%s  %s\n", function, line) }
+}
