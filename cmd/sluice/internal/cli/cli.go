@@ -28,6 +28,8 @@ type app struct {
 	err    *printer
 	target target
 	json   bool
+	// started tells that the flags and arguments were in order.
+	started bool
 }
 
 // Main runs the command line of this process and returns its exit code.
@@ -55,6 +57,9 @@ func (a *app) run(ctx context.Context, args []string) int {
 		return exitSignal + int(signaled.Signal)
 	case errors.As(err, &usage):
 		a.complain("%s (see %s --help)", usage, cmd.CommandPath())
+		return exitUsage
+	case !a.started:
+		a.complain("%v (see %s --help)", err, cmd.CommandPath())
 		return exitUsage
 	case !errors.Is(err, errReported):
 		a.complain("%s", describe(err))

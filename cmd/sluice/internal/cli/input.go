@@ -23,18 +23,20 @@ const stdinName = "-"
 func (a *app) readInput(ctx context.Context, value string) (json.RawMessage, error) {
 	data, name := []byte(value), "--input"
 	var err error
-	if file, ok := strings.CutPrefix(value, "@"); ok {
+	file, isFile := strings.CutPrefix(value, "@")
+	switch {
+	case value == stdinName, file == stdinName:
+		name = "standard input"
+		if data, err = a.readStdin(ctx, "one JSON value"); err != nil {
+			return nil, err
+		}
+	case isFile:
 		if file == "" {
 			return nil, usagef("--input @ names no file: write @prompt.json, or - for standard input")
 		}
 		name = file
 		if data, err = os.ReadFile(file); err != nil {
 			return nil, fmt.Errorf("read the input: %w", err)
-		}
-	} else if value == stdinName {
-		name = "standard input"
-		if data, err = a.readStdin(ctx, "one JSON value"); err != nil {
-			return nil, err
 		}
 	}
 	data = bytes.TrimPrefix(data, []byte("\uFEFF"))

@@ -285,7 +285,7 @@ var placeholder = regexp.MustCompile(`\{\{[A-Za-z_][A-Za-z0-9_]*\}\}`)
 // replace puts the values into every string that is a value. All other text stays as it is,
 // and names that have no value too. The JSON is valid.
 func (v *variables) replace(text []byte) []byte {
-	if len(v.values) == 0 || !bytes.Contains(text, []byte("{{")) {
+	if len(v.values) == 0 {
 		return text
 	}
 	var out []byte

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -126,46 +125,34 @@ func (a *app) list(ctx context.Context, f *listFlags) error {
 	if err != nil {
 		return err
 	}
-	list := a.newLister(f)
-	for t, err := range a.tasks(ctx, q, f) {
-		if err != nil {
-			list.flush()
-			return err
-		}
-		list.add(t)
-	}
-	list.end()
-	return nil
-}
-
-// tasks reads a page, or all pages.
-func (a *app) tasks(ctx context.Context, q *queue.Queue, f *listFlags) iter.Seq2[task.Task, error] {
 	options := queue.ListOptions{
 		Statuses: f.statuses.values, Type: f.taskType.value, Tags: f.tags.values,
 		Since: f.since.value, Limit: f.pageSize(), Cursor: f.cursor.value,
 	}
+	list := a.newLister(f)
 	if f.all {
-		return q.All(ctx, options)
-	}
-	return func(yield func(task.Task, error) bool) {
-		page, err := q.List(ctx, options)
-		if err != nil {
-			yield(task.Task{}, err)
-			return
-		}
-		for _, t := range page.Tasks {
-			if !yield(t, nil) {
-				return
+		for t, err := range q.All(ctx, options) {
+			if err != nil {
+				list.flush()
+				return err
 			}
+			list.add(t)
 		}
-		if page.Cursor != "" {
-			if err := a.out.flush(); err != nil {
-				yield(task.Task{}, err)
-				return
-			}
-			a.note("there are more: --cursor %s shows the next %d, --all shows all", page.Cursor, f.pageSize())
-		}
+		list.end()
+		return nil
 	}
+	page, err := q.List(ctx, options)
+	if err != nil {
+		return err
+	}
+	for _, t := range page.Tasks {
+		list.add(t)
+	}
+	list.end()
+	if page.Cursor != "" {
+		a.note("there are more: --cursor %s shows the next %d, --all shows all", page.Cursor, f.pageSize())
+	}
+	return nil
 }
 
 // lister prints tasks as they come.

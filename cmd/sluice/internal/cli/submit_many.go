@@ -200,7 +200,7 @@ func (m *manySubmits) report(r lineResult) {
 	}
 	switch {
 	case m.json:
-		m.out.printf("%s\n", r.document())
+		m.out.printf("%s\n", m.shown(r.document()))
 		_ = m.out.flush() // the error stays, and is reported at the end
 	case m.quiet && r.err == nil:
 		m.out.printf("%s\n", r.task.ID)

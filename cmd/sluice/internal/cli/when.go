@@ -117,6 +117,8 @@ func relative(now, t time.Time) string {
 		return "in " + span(ms)
 	case ms <= -1000:
 		return span(-ms) + " ago"
+	case ms < 0:
+		return "just now"
 	}
 	return "now"
 }
@@ -124,32 +126,35 @@ func relative(now, t time.Time) string {
 // both writes a time absolute and relative.
 func both(now, t time.Time) string { return absolute(t) + " (" + relative(now, t) + ")" }
 
-// span writes milliseconds in the two largest units that say something: 2.3s, 45s,
-// 3m12s, 5h, 2d4h, 3650d. A Duration would end at 292 years.
+// span writes milliseconds in the two largest units that say something, rounded: 2.3s,
+// 45s, 3m12s, 5h, 2d4h, 3650d. A Duration would end at 292 years.
 func span(ms int64) string {
 	const (
+		tenth  = 100
 		second = 1000
 		minute = 60 * second
 		hour   = 60 * minute
 		day    = 24 * hour
 	)
-	two := func(n int64, unit string, m int64, small string) string {
-		if m == 0 {
-			return fmt.Sprintf("%d%s", n, unit)
+	rounded := func(unit int64) int64 { return (ms + unit/2) / unit * unit }
+	two := func(ms, large int64, name string, small int64, smallName string) string {
+		if rest := ms % large / small; rest > 0 {
+			return fmt.Sprintf("%d%s%d%s", ms/large, name, rest, smallName)
 		}
-		return fmt.Sprintf("%d%s%d%s", n, unit, m, small)
+		return fmt.Sprintf("%d%s", ms/large, name)
 	}
 	switch {
-	case ms < 10*second:
-		return strings.TrimSuffix(fmt.Sprintf("%d.%d", ms/second, ms%second/100), ".0") + "s"
-	case ms < minute:
-		return fmt.Sprintf("%ds", ms/second)
-	case ms < hour:
-		return two(ms/minute, "m", ms%minute/second, "s")
-	case ms < day:
-		return two(ms/hour, "h", ms%hour/minute, "m")
-	case ms < 100*day:
-		return two(ms/day, "d", ms%day/hour, "h")
+	case rounded(tenth) < 10*second:
+		ms = rounded(tenth)
+		return strings.TrimSuffix(fmt.Sprintf("%d.%d", ms/second, ms%second/tenth), ".0") + "s"
+	case rounded(second) < minute:
+		return fmt.Sprintf("%ds", rounded(second)/second)
+	case rounded(second) < hour:
+		return two(rounded(second), minute, "m", second, "s")
+	case rounded(minute) < day:
+		return two(rounded(minute), hour, "h", minute, "m")
+	case rounded(hour) < 100*day:
+		return two(rounded(hour), day, "d", hour, "h")
 	}
-	return fmt.Sprintf("%dd", ms/day)
+	return fmt.Sprintf("%dd", rounded(day)/day)
 }
