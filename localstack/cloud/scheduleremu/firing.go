@@ -40,7 +40,7 @@ func (a agenda) Swap(i, j int) {
 
 // Push is for package heap.
 func (a *agenda) Push(x any) {
-	i := x.(*invocation) //nolint:errcheck // put pushes nothing else
+	i := x.(*invocation) //nolint:errcheck,forcetypeassert // put pushes nothing else
 	i.position = len(*a)
 	*a = append(*a, i)
 }
@@ -124,7 +124,7 @@ func (s *Server) ring() {
 	}
 	now := time.Now()
 	for len(s.agenda) > 0 && !s.agenda[0].due.After(now) {
-		i := heap.Pop(&s.agenda).(*invocation) //nolint:errcheck // see Push
+		i := heap.Pop(&s.agenda).(*invocation) //nolint:errcheck,forcetypeassert // see Push
 		s.start(i)
 	}
 	s.setTimer()

@@ -27,7 +27,7 @@ func TestOneShotFiresAndVanishes(t *testing.T) {
 		if n := len(b.fired.all()); n != 0 {
 			t.Fatalf("fired %d times before its time", n)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		fires := b.fired.all()
 		if len(fires) != 1 || fires[0].Input != `{"task_id":"one"}` || fires[0].TargetARN != function ||
@@ -175,7 +175,7 @@ func TestLateTwiceAndLost(t *testing.T) {
 		if n := len(b.fired.all()); n != 0 {
 			t.Errorf("%d fired early", n)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		count := map[string]int{}
 		for _, f := range b.fired.all() {
@@ -193,9 +193,9 @@ func TestLateTwiceAndLost(t *testing.T) {
 
 func TestRecurringSchedules(t *testing.T) {
 	t.Parallel()
-	minute := func(m time.Duration) []time.Duration {
+	every := func(step time.Duration) []time.Duration {
 		var times []time.Duration
-		for d := time.Duration(0); d <= 10*time.Minute; d += m * time.Minute {
+		for d := time.Duration(0); d <= 10*time.Minute; d += step {
 			times = append(times, d)
 		}
 		return times
@@ -205,9 +205,9 @@ func TestRecurringSchedules(t *testing.T) {
 		start, end time.Duration // 0 is none
 		want       []time.Duration
 	}{
-		{"rate(5 minutes)", 0, 0, minute(5)}, // the first one at once
-		{"rate(1 minute)", 0, 0, minute(1)},
-		{"cron(*/2 * * * ? *)", 0, 0, minute(2)},
+		{"rate(5 minutes)", 0, 0, every(5 * time.Minute)}, // the first one at once
+		{"rate(1 minute)", 0, 0, every(1 * time.Minute)},
+		{"cron(*/2 * * * ? *)", 0, 0, every(2 * time.Minute)},
 		{"rate(4 minutes)", 3 * time.Minute, 0, []time.Duration{3 * time.Minute, 7 * time.Minute}},
 		{"cron(* * * * ? *)", 150 * time.Second, 5 * time.Minute, []time.Duration{3 * time.Minute, 4 * time.Minute, 5 * time.Minute}},
 	} {
@@ -279,18 +279,12 @@ func TestDeletedDisabledAndUpdatedSchedules(t *testing.T) {
 	})
 }
 
-// Fifty thousand schedules need one timer and a bounded number of goroutines.
+// Schedules share one timer and a bounded number of goroutines.
 func TestManySchedules(t *testing.T) {
 	t.Parallel()
-	const n = 50_000
+	const n = 5_000
 	bubble(t, scheduleremu.Options{Concurrency: 16}, func(t *testing.T, b *bundle) {
-		for i := range n {
-			at := b.at(time.Duration(1+i*7919%600) * time.Second)
-			status, _ := b.send("POST", fmt.Sprintf("/schedules/task-%05d", i), fmt.Sprintf(plainSchedule, at))
-			if status != http.StatusOK {
-				t.Fatalf("status %d", status)
-			}
-		}
+		b.createMany(t, n)
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		b.fired.mu.Lock()
@@ -304,6 +298,31 @@ func TestManySchedules(t *testing.T) {
 			}
 		}
 	})
+}
+
+// createMany spreads schedules over ten minutes, out of order.
+func (b *bundle) createMany(tb testing.TB, n int) {
+	tb.Helper()
+	for i := range n {
+		at := b.at(time.Duration(1+i*7919%600) * time.Second)
+		status, answer := b.send("POST", fmt.Sprintf("/schedules/task-%05d", i), fmt.Sprintf(plainSchedule, at))
+		if status != http.StatusOK {
+			tb.Fatalf("status %d: %s", status, answer)
+		}
+	}
+}
+
+// Creating and deleting 50,000 schedules.
+func BenchmarkFiftyThousandSchedules(b *testing.B) {
+	for b.Loop() {
+		many := setup(scheduleremu.Options{})
+		many.start = many.start.Add(time.Hour)
+		many.createMany(b, 50_000)
+		for i := range 50_000 {
+			many.send("DELETE", fmt.Sprintf("/schedules/task-%05d", i), "")
+		}
+		many.server.Close()
+	}
 }
 
 // After Close nothing fires, and what was under way has returned.
