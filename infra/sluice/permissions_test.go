@@ -85,16 +85,19 @@ func TestNoManagedPolicyWidensARole(t *testing.T) {
 func TestOnlySchedulesOfTheGroupInThisAccountMayUseTheSchedulerRole(t *testing.T) {
 	t.Parallel()
 	role := stock().only(t, "AWS::IAM::Role", "SchedulerRole")
-	statement := []any{"AssumeRolePolicyDocument", "Statement", 0}
-	if got := text(role.at(t, append(statement, "Principal", "Service")...)); got != "scheduler.amazonaws.com" {
+	statement, ok := role.at(t, "AssumeRolePolicyDocument", "Statement", 0).(map[string]any)
+	if !ok {
+		t.Fatal("no statement")
+	}
+	if got := text(statement["Principal"].(map[string]any)["Service"]); got != "scheduler.amazonaws.com" {
 		t.Errorf("principal: %s", got)
 	}
-	condition := append(statement, "Condition", "StringEquals")
-	if got := text(role.at(t, append(condition, "aws:SourceAccount")...)); got != "{AccountId}" {
+	condition := statement["Condition"].(map[string]any)["StringEquals"].(map[string]any)
+	if got := text(condition["aws:SourceAccount"]); got != "{AccountId}" {
 		t.Errorf("aws:SourceAccount: %s", got)
 	}
 	want := "arn:{Partition}:scheduler:{Region}:{AccountId}:schedule-group/sluice"
-	if got := text(role.at(t, append(condition, "aws:SourceArn")...)); got != want {
+	if got := text(condition["aws:SourceArn"]); got != want {
 		t.Errorf("aws:SourceArn: %s, want %s", got, want)
 	}
 }

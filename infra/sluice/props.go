@@ -159,37 +159,41 @@ func (p Props) withDefaults(scope constructs.Construct) (Props, error) {
 
 func (p Props) validate() error {
 	var errs []error
+	refuse := func(field, format string, arguments ...any) {
+		errs = append(errs, fmt.Errorf("the prop "+field+" is "+format, arguments...))
+	}
 	if !nameGrammar.MatchString(p.Name) {
-		errs = append(errs, fmt.Errorf("Name %q: want 1 to 32 lower-case letters, digits and hyphens, starting with a letter; set Props.Name if it came from the stack's name", p.Name))
+		refuse("Name", "%q (from the stack's name, unless it is set): want 1 to 32 lower-case letters, digits and hyphens, starting with a letter", p.Name)
 	}
 	if p.BucketName != "" && !bucketGrammar.MatchString(p.BucketName) {
-		errs = append(errs, fmt.Errorf("BucketName %q: want 3 to 63 lower-case letters, digits and hyphens", p.BucketName))
+		refuse("BucketName", "%q: want 3 to 63 lower-case letters, digits and hyphens", p.BucketName)
 	}
-	errs = append(errs, wholeDays("Retention", p.Retention), wholeDays("QuarantineRetention", p.QuarantineRetention))
+	if !wholeDays(p.Retention) {
+		refuse("Retention", "%v: want whole days, at least one", p.Retention)
+	}
+	if !wholeDays(p.QuarantineRetention) {
+		refuse("QuarantineRetention", "%v: want whole days, at least one", p.QuarantineRetention)
+	}
 	if p.Claim.MemoryMiB < minMemoryMiB || p.Claim.MemoryMiB > maxMemoryMiB {
-		errs = append(errs, fmt.Errorf("Claim.MemoryMiB %d: want %d to %d", p.Claim.MemoryMiB, minMemoryMiB, maxMemoryMiB))
+		refuse("Claim.MemoryMiB", "%d: want %d to %d", p.Claim.MemoryMiB, minMemoryMiB, maxMemoryMiB)
 	}
 	if p.Claim.Timeout < time.Second || p.Claim.Timeout > maxTimeout || p.Claim.Timeout%time.Second != 0 {
-		errs = append(errs, fmt.Errorf("Claim.Timeout %v: want whole seconds up to %v", p.Claim.Timeout, maxTimeout))
+		refuse("Claim.Timeout", "%v: want whole seconds up to %v", p.Claim.Timeout, maxTimeout)
 	}
 	if p.Claim.ReservedConcurrency < 0 {
-		errs = append(errs, fmt.Errorf("Claim.ReservedConcurrency %d: want 0 (unreserved) or more", p.Claim.ReservedConcurrency))
+		refuse("Claim.ReservedConcurrency", "%d: want 0 (unreserved) or more", p.Claim.ReservedConcurrency)
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Claim.Environment)) {
 		if slices.Contains(queueVariables, name) {
-			errs = append(errs, fmt.Errorf("Claim.Environment: %s is set by the queue itself", name))
+			refuse("Claim.Environment", "set for %s: the queue itself sets that one", name)
 		}
 	}
 
 	return errors.Join(errs...)
 }
 
-func wholeDays(field string, d time.Duration) error {
-	if d < day || d%day != 0 {
-		return fmt.Errorf("%s %v: want whole days, at least one", field, d)
-	}
-
-	return nil
+func wholeDays(d time.Duration) bool {
+	return d >= day && d%day == 0
 }
 
 func orDefault[T comparable](value, fallback T) T {
@@ -207,7 +211,7 @@ func assetCode(assets, function string) (awslambda.Code, error) {
 	if !filepath.IsAbs(dir) {
 		root, err := moduleRoot()
 		if err != nil {
-			return nil, fmt.Errorf("Assets %q: %w", assets, err)
+			return nil, fmt.Errorf("finding the assets folder %s: %w", assets, err)
 		}
 		dir = filepath.Join(root, dir)
 	}

@@ -1,6 +1,7 @@
 package sluice
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"strconv"
@@ -79,55 +80,84 @@ func grantHandlers(stack awscdk.Stack, queue *Queue) {
 //
 // The error names the key whose value is of no use.
 func (p Props) FromContext(scope constructs.Construct) (Props, error) {
-	if value, ok := contextString(scope, "name"); ok {
-		p.Name = value
-	}
-	if value, ok := contextString(scope, "bucket"); ok {
-		p.BucketName = value
-	}
-	if value, ok := contextString(scope, "assets"); ok {
-		p.Assets = value
-	}
-	if value, ok := contextString(scope, "hosts"); ok {
-		p.Claim.Environment = maps.Clone(p.Claim.Environment)
-		if p.Claim.Environment == nil {
-			p.Claim.Environment = map[string]string{}
+	for _, key := range contextKeys {
+		value, ok := contextString(scope, key.name)
+		if !ok {
+			continue
 		}
-		p.Claim.Environment[envHTTPHosts] = value
-	}
-	if value, ok := contextString(scope, "retentionDays"); ok {
-		count, err := strconv.Atoi(value)
-		if err != nil || count < 1 {
-			return p, fmt.Errorf("context retentionDays=%s: want a whole number of days, at least 1", value)
-		}
-		p.Retention = time.Duration(count) * day
-	}
-	if value, ok := contextString(scope, "concurrency"); ok {
-		count, err := strconv.Atoi(value)
-		if err != nil || count < 0 {
-			return p, fmt.Errorf("context concurrency=%s: want a whole number; 0 means unreserved", value)
-		}
-		p.Claim.ReservedConcurrency = count
-	}
-	if value, ok := contextString(scope, "ephemeral"); ok {
-		ephemeral, err := strconv.ParseBool(value)
-		if err != nil {
-			return p, fmt.Errorf("context ephemeral=%s: want true or false", value)
-		}
-		p.Ephemeral = ephemeral
-	}
-	if value, ok := contextString(scope, "architecture"); ok {
-		switch value {
-		case "arm64":
-			p.Architecture = awslambda.Architecture_ARM_64()
-		case "x86_64":
-			p.Architecture = awslambda.Architecture_X86_64()
-		default:
-			return p, fmt.Errorf("context architecture=%s: want arm64 or x86_64", value)
+		if err := key.set(&p, value); err != nil {
+			return p, fmt.Errorf("context %s=%s: %w", key.name, value, err)
 		}
 	}
 
 	return p, nil
+}
+
+// contextKeys are the keys of FromContext, each with what it sets.
+var contextKeys = []struct {
+	name string
+	set  func(p *Props, value string) error
+}{
+	{"name", func(p *Props, value string) error { p.Name = value; return nil }},
+	{"bucket", func(p *Props, value string) error { p.BucketName = value; return nil }},
+	{"assets", func(p *Props, value string) error { p.Assets = value; return nil }},
+	{"retentionDays", setRetention},
+	{"architecture", setArchitecture},
+	{"ephemeral", setEphemeral},
+	{"concurrency", setConcurrency},
+	{"hosts", setHosts},
+}
+
+func setRetention(p *Props, value string) error {
+	count, err := strconv.Atoi(value)
+	if err != nil || count < 1 {
+		return errors.New("want a whole number of days, at least 1")
+	}
+	p.Retention = time.Duration(count) * day
+
+	return nil
+}
+
+func setArchitecture(p *Props, value string) error {
+	switch value {
+	case "arm64":
+		p.Architecture = awslambda.Architecture_ARM_64()
+	case "x86_64":
+		p.Architecture = awslambda.Architecture_X86_64()
+	default:
+		return errors.New("want arm64 or x86_64")
+	}
+
+	return nil
+}
+
+func setEphemeral(p *Props, value string) error {
+	ephemeral, err := strconv.ParseBool(value)
+	if err != nil {
+		return errors.New("want true or false")
+	}
+	p.Ephemeral = ephemeral
+
+	return nil
+}
+
+func setConcurrency(p *Props, value string) error {
+	count, err := strconv.Atoi(value)
+	if err != nil || count < 0 {
+		return errors.New("want a whole number; 0 means unreserved")
+	}
+	p.Claim.ReservedConcurrency = count
+
+	return nil
+}
+
+func setHosts(p *Props, value string) error {
+	environment := map[string]string{}
+	maps.Copy(environment, p.Claim.Environment) // the caller's map stays as it is
+	environment[envHTTPHosts] = value
+	p.Claim.Environment = environment
+
+	return nil
 }
 
 // contextString reads a context value. Those given on the command line are strings; cdk.json may hold

@@ -57,7 +57,7 @@ func execute(ctx context.Context, environment []string, name string, arguments .
 // could not be taken down with the AWS client gone half way.
 func command(ctx context.Context, name string, arguments ...string) *exec.Cmd {
 	const patience = 10 * time.Second
-	cmd := exec.CommandContext(ctx, name, arguments...) //nolint:gosec // running the user's command is the purpose
+	cmd := exec.CommandContext(ctx, name, arguments...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = patience

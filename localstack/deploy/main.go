@@ -128,11 +128,11 @@ func (d *deployment) outputsFile() string { return filepath.Join(d.dir, "outputs
 
 // stackOutputs are the outputs of the stack that the command is told about.
 type stackOutputs struct {
-	BucketName         string
-	ClaimFunctionName  string
-	ScheduleGroupName  string
-	DeadLetterQueueUrl string //nolint:revive // the output's name
-	PythonHandlerName  string
+	BucketName         string `json:"BucketName"`
+	ClaimFunctionName  string `json:"ClaimFunctionName"`
+	ScheduleGroupName  string `json:"ScheduleGroupName"`
+	DeadLetterQueueURL string `json:"DeadLetterQueueUrl"`
+	PythonHandlerName  string `json:"PythonHandlerName"`
 }
 
 func (d *deployment) outputs() (stackOutputs, error) {
@@ -159,7 +159,7 @@ func (d *deployment) variables(outputs stackOutputs) []string {
 		"SLUICE_BUCKET=" + outputs.BucketName,
 		"SLUICE_E2E_CLAIM_FUNCTION=" + outputs.ClaimFunctionName,
 		"SLUICE_E2E_SCHEDULE_GROUP=" + outputs.ScheduleGroupName,
-		"SLUICE_E2E_DEAD_LETTER_URL=" + outputs.DeadLetterQueueUrl,
+		"SLUICE_E2E_DEAD_LETTER_URL=" + outputs.DeadLetterQueueURL,
 		"SLUICE_E2E_PYTHON_HANDLER=" + outputs.PythonHandlerName,
 	}
 }

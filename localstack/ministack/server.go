@@ -30,7 +30,8 @@ type instance struct {
 	scratch string // everything it writes, removed with it
 	cert    certificate
 	log     *os.File
-	exited  chan error
+	ended   chan struct{} // closed once it is gone
+	result  error         // how it ended, to be read after ended is closed
 }
 
 // start returns once MiniStack answers. What it has started and written is gone again when it fails.
@@ -38,7 +39,7 @@ func (s server) start(ctx context.Context) (_ *instance, err error) {
 	if _, err := os.Stat(s.Python); err != nil {
 		return nil, fmt.Errorf("no MiniStack at %s: run `make tools`, or name another interpreter with -python", s.Python)
 	}
-	i := &instance{exited: make(chan error, 1)}
+	i := &instance{ended: make(chan struct{})}
 	if i.port, err = freePort(ctx, s.Port); err != nil {
 		return nil, err
 	}
@@ -62,7 +63,7 @@ func (s server) start(ctx context.Context) (_ *instance, err error) {
 
 	// Hypercorn directly, not the ministack command: under TLS that one also takes port 443 when it can,
 	// and it shares a PID file with every other MiniStack on the port.
-	i.cmd = exec.Command(s.Python, "-m", "hypercorn", "ministack.app:app", //nolint:gosec,noctx // the user's interpreter; stop ends it, not a context, so that it outlives the command
+	i.cmd = exec.Command(s.Python, "-m", "hypercorn", "ministack.app:app", //nolint:noctx // stop ends it, not a context: it has to outlive the command
 		"--bind", net.JoinHostPort("127.0.0.1", strconv.Itoa(i.port)),
 		"--certfile", i.cert.CertFile, "--keyfile", i.cert.KeyFile, "--keep-alive", "75")
 	i.cmd.Stdout, i.cmd.Stderr = i.log, i.log
@@ -71,7 +72,10 @@ func (s server) start(ctx context.Context) (_ *instance, err error) {
 	if err = i.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting MiniStack: %w", err)
 	}
-	go func() { i.exited <- i.cmd.Wait() }()
+	go func() {
+		i.result = i.cmd.Wait()
+		close(i.ended)
+	}()
 
 	if err = i.awaitAnswer(ctx); err != nil {
 		return nil, fmt.Errorf("%w (its log is %s)", err, s.Log)
@@ -146,9 +150,8 @@ func (i *instance) awaitAnswer(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case err := <-i.exited:
-			i.exited <- err // for stop
-			return fmt.Errorf("MiniStack ended before it answered: %w", errors.Join(errors.New("see the log"), err))
+		case <-i.ended:
+			return fmt.Errorf("MiniStack ended before it answered: %w", i.result)
 		case <-ctx.Done():
 			return fmt.Errorf("MiniStack did not answer at %s: %w", i.url(), context.Cause(ctx))
 		case <-tick.C:
@@ -176,7 +179,7 @@ func (i *instance) stop() error {
 	if i.cmd != nil && i.cmd.Process != nil {
 		errs = append(errs, signalGroup(i.cmd, syscall.SIGTERM))
 		select {
-		case <-i.exited:
+		case <-i.ended:
 		case <-time.After(stopLimit):
 		}
 		errs = append(errs, signalGroup(i.cmd, syscall.SIGKILL))
