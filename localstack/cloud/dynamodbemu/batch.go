@@ -21,14 +21,15 @@ type batchGetTable struct {
 
 func (s *Server) batchGetItem(body []byte) (operation, error) {
 	var p struct {
-		RequestItems map[string]*batchGetTable
 		capacityParam
+
+		RequestItems map[string]*batchGetTable
 	}
 	if err := decode(body, &p); err != nil {
 		return operation{}, err
 	}
 	var c constraints
-	p.capacityParam.check(&c)
+	p.check(&c)
 	checkRequestItems(&c, p.RequestItems)
 	if err := c.err(); err != nil {
 		return operation{}, err
@@ -180,15 +181,16 @@ func (b *batchWrite) write(table string) (*write, error) {
 
 func (s *Server) batchWriteItem(body []byte) (operation, error) {
 	var p struct {
-		RequestItems map[string][]batchWrite
 		capacityParam
+
+		RequestItems                map[string][]batchWrite
 		ReturnItemCollectionMetrics string
 	}
 	if err := decode(body, &p); err != nil {
 		return operation{}, err
 	}
 	var c constraints
-	p.capacityParam.check(&c)
+	p.check(&c)
 	c.enum(p.ReturnItemCollectionMetrics, "returnItemCollectionMetrics", "SIZE", "NONE")
 	checkRequestItems(&c, p.RequestItems)
 	total := 0
@@ -240,8 +242,7 @@ func (w *write) request() writeRequest {
 func (s *Server) runBatchWrite(writes []*write, report capacityParam) (any, error) {
 	ids, err := s.checkWrites(writes, errDuplicateKeys)
 	if err != nil {
-		var rejected *actionError
-		if errors.As(err, &rejected) {
+		if rejected, ok := errors.AsType[*actionError](err); ok {
 			err = rejected.err
 		}
 		return nil, err
@@ -259,7 +260,7 @@ func (s *Server) runBatchWrite(writes []*write, report capacityParam) (any, erro
 			return nil, err
 		}
 		t.store(w.target(t), result)
-		used[w.table] = Capacity{Write: used[w.table].Write + writeUnits(result.old, result.new)}
+		used[w.table] = Capacity{Write: used[w.table].Write + result.writeUnits()}
 	}
 	for name, c := range used {
 		s.consume(name, c)

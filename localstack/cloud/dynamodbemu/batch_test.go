@@ -1,7 +1,7 @@
 package dynamodbemu_test
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -47,7 +47,7 @@ func TestBatchWritesThatAreRefused(t *testing.T) {
 	b := setup(t, dynamodbemu.Options{})
 	var many []types.WriteRequest
 	for i := range 26 {
-		many = append(many, putRequest(key(fmt.Sprint(i))))
+		many = append(many, putRequest(key(strconv.Itoa(i))))
 	}
 	for name, tt := range map[string]struct {
 		items   map[string][]types.WriteRequest
@@ -93,7 +93,7 @@ func TestBatchGet(t *testing.T) {
 	wantError(t, err, "ValidationException", "Provided list of item keys contains duplicates")
 	var many []map[string]types.AttributeValue
 	for i := range 101 {
-		many = append(many, key(fmt.Sprint(i)))
+		many = append(many, key(strconv.Itoa(i)))
 	}
 	_, err = b.BatchGetItem(t.Context(), &dynamodb.BatchGetItemInput{RequestItems: map[string]types.KeysAndAttributes{"items": {Keys: many}}})
 	wantError(t, err, "ValidationException", "Too many items requested for the BatchGetItem call")
@@ -105,8 +105,8 @@ func TestBatchGetLeavesTheRestBeyondSixteenMegabytes(t *testing.T) {
 	big := str(strings.Repeat("x", 390<<10))
 	var keys []map[string]types.AttributeValue
 	for i := range 60 {
-		b.put(t, "items", with(key(fmt.Sprint(i)), attrs{"x": big}))
-		keys = append(keys, key(fmt.Sprint(i)))
+		b.put(t, "items", with(key(strconv.Itoa(i)), attrs{"x": big}))
+		keys = append(keys, key(strconv.Itoa(i)))
 	}
 	request := map[string]types.KeysAndAttributes{"items": {Keys: keys, ProjectionExpression: aws.String("p")}}
 	seen, calls := 0, 0

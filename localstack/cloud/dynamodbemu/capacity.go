@@ -21,10 +21,9 @@ const (
 // units is the number of units for a size, at least one.
 func units(bytes, unit int) float64 { return float64(max(1, (bytes+unit-1)/unit)) }
 
-// writeUnits is the cost of replacing old by new, either of which may be nil:
-// that of the larger.
-func writeUnits(old, new item) float64 {
-	return units(max(old.size(), new.size()), writeUnitBytes)
+// writeUnits is the cost of a write, that of the larger of the two items.
+func (o outcome) writeUnits() float64 {
+	return units(max(o.old.size(), o.new.size()), writeUnitBytes)
 }
 
 // readUnits is the cost of reading so many bytes in one go.

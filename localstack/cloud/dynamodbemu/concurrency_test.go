@@ -2,7 +2,6 @@ package dynamodbemu_test
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -177,7 +176,7 @@ func TestHistoriesAreLinearizable(t *testing.T) {
 			inParallel(5, func(client int) {
 				seen := ""
 				for i := range 20 {
-					call := registerCall{write: i%3 != 0, old: seen, new: fmt.Sprintf("%d", client*1000+i)}
+					call := registerCall{write: i%3 != 0, old: seen, new: strconv.Itoa(client*1000 + i)}
 					from := time.Since(start)
 					result := b.register(t, call)
 					seen = result.n
@@ -195,6 +194,7 @@ func TestHistoriesAreLinearizable(t *testing.T) {
 
 // register carries out a call; n in the result is the value last known.
 func (b *bundle) register(t *testing.T, call registerCall) registerCall {
+	t.Helper()
 	n := func(it attrs) string {
 		if v, ok := it["n"].(*types.AttributeValueMemberN); ok {
 			return v.Value

@@ -20,27 +20,31 @@ func (n *node) holds(it item) bool {
 		return !n.args[0].holds(it)
 	case opFunction:
 		return n.functionHolds(it)
+	default:
+		return n.comparisonHolds(it)
 	}
+}
+
+func (n *node) comparisonHolds(it item) bool {
 	operands := make([]value, len(n.args))
 	present := make([]bool, len(n.args))
 	for i, a := range n.args {
 		operands[i], present[i] = a.evaluate(it)
 	}
+	first := operands[0]
 	switch n.op {
 	case opCompare:
-		return compareHolds(n.name, operands[0], operands[1], present[0] && present[1])
+		return compareHolds(n.name, first, operands[1], present[0] && present[1])
 	case opBetween:
-		v, low, high := operands[0], operands[1], operands[2]
-		return !slices.Contains(present, false) && v.kind == low.kind && v.kind == high.kind && v.kind.ordered() &&
-			v.compare(low) >= 0 && v.compare(high) <= 0
-	case opIn:
+		return !slices.Contains(present, false) && compareHolds(">=", first, operands[1], true) && compareHolds("<=", first, operands[2], true)
+	default: // opIn
 		for i := range operands[1:] {
-			if present[0] && present[i+1] && operands[0].equal(operands[i+1]) {
+			if present[0] && present[i+1] && first.equal(operands[i+1]) {
 				return true
 			}
 		}
+		return false
 	}
-	return false
 }
 
 func compareHolds(comparator string, a, b value, present bool) bool {
@@ -72,13 +76,14 @@ func (n *node) evaluate(it item) (value, bool) {
 		return *n.literal, true
 	case opPath:
 		return n.path.find(it)
+	default: // opSize
+		v, ok := n.args[0].evaluate(it)
+		if !ok {
+			return value{}, false
+		}
+		length, ok := v.length()
+		return numberValue(normalizedInt(length)), ok
 	}
-	v, ok := n.args[0].evaluate(it)
-	if !ok {
-		return value{}, false
-	}
-	length, ok := v.length()
-	return numberValue(normalizedInt(length)), ok
 }
 
 func normalizedInt(n int) decimal {
@@ -98,16 +103,17 @@ func (v value) length() (int, bool) {
 		return len(v.fields), true
 	case kindN, kindBool, kindNull:
 		return 0, false
+	default:
+		return len(v.list), true
 	}
-	return len(v.list), true
 }
 
 func (n *node) functionHolds(it item) bool {
 	v, ok := n.args[0].evaluate(it)
 	switch n.name {
-	case "attribute_exists":
+	case fnAttributeExists:
 		return ok
-	case "attribute_not_exists":
+	case fnAttributeNotExists:
 		return !ok
 	}
 	arg, argOK := n.args[1].evaluate(it)
@@ -115,9 +121,9 @@ func (n *node) functionHolds(it item) bool {
 		return false
 	}
 	switch n.name {
-	case "attribute_type":
+	case fnAttributeType:
 		return string(v.kind) == arg.text
-	case "begins_with":
+	case fnBeginsWith:
 		return v.kind == arg.kind && (v.kind == kindS || v.kind == kindB) && strings.HasPrefix(v.text, arg.text)
 	}
 	return v.contains(arg)
@@ -131,6 +137,7 @@ func (v value) contains(arg value) bool {
 		return arg.kind == v.kind && strings.Contains(v.text, arg.text)
 	case kindL, kindSS, kindNS, kindBS:
 		return v.hasMember(arg)
+	default:
+		return false
 	}
-	return false
 }

@@ -1,6 +1,9 @@
 package dynamodbemu
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // An operator says what a node of a condition is.
 type operator int
@@ -66,7 +69,7 @@ func (p *parser) asCondition(n *node, err error) (*node, error) {
 }
 
 func (p *parser) misused(n *node) {
-	p.fault(faultMisusedFunction, "The function is not allowed to be used this way in an expression; function: %s", n.name)
+	p.faultf(faultMisusedFunction, "The function is not allowed to be used this way in an expression; function: %s", n.name)
 }
 
 // or, and, not and comparison return a bare operand where that is all there is,
@@ -174,7 +177,7 @@ func (p *parser) in(left *node) (*node, error) {
 	n := &node{op: opIn, name: "IN", args: append([]*node{left}, list...)}
 	p.checkOperands(n)
 	if len(list) > maxInOperands {
-		p.fault(faultOperandCount, "Incorrect number of operands for operator or function; operator or function: IN, number of operands: %d", len(n.args))
+		p.faultf(faultOperandCount, "Incorrect number of operands for operator or function; operator or function: IN, number of operands: %d", len(n.args))
 	}
 	return n, nil
 }
@@ -221,7 +224,7 @@ func (p *parser) parenthesis() (*node, error) {
 		return nil, err
 	}
 	if n.parens {
-		p.fault(faultParentheses, "The expression has redundant parentheses;")
+		p.faultf(faultParentheses, "The expression has redundant parentheses;")
 	}
 	n.parens = true
 	return n, nil
@@ -248,11 +251,19 @@ func (p *parser) arguments() ([]*node, error) {
 	}
 }
 
-// conditionFunctions are the functions of conditions and their number of operands.
-// Their names are case-sensitive.
+// The functions of conditions. Their names are case-sensitive.
+const (
+	fnAttributeExists    = "attribute_exists"
+	fnAttributeNotExists = "attribute_not_exists"
+	fnAttributeType      = "attribute_type"
+	fnBeginsWith         = "begins_with"
+	fnContains           = "contains"
+	fnSize               = "size"
+)
+
+// conditionFunctions are the numbers of their operands.
 var conditionFunctions = map[string]int{
-	"attribute_exists": 1, "attribute_not_exists": 1, "attribute_type": 2,
-	"begins_with": 2, "contains": 2, "size": 1,
+	fnAttributeExists: 1, fnAttributeNotExists: 1, fnAttributeType: 2, fnBeginsWith: 2, fnContains: 2, fnSize: 1,
 }
 
 func (p *parser) function() (*node, error) {
@@ -262,16 +273,16 @@ func (p *parser) function() (*node, error) {
 		return nil, err
 	}
 	n := &node{op: opFunction, name: name, args: args}
-	if name == "size" {
+	if name == fnSize {
 		n.op = opSize
 	}
 	p.countOperator()
 	want, known := conditionFunctions[name]
 	switch {
 	case !known:
-		p.fault(faultUnknownFunction, "Invalid function name; function: %s", name)
+		p.faultf(faultUnknownFunction, "Invalid function name; function: %s", name)
 	case len(args) != want:
-		p.fault(faultOperandCount, "Incorrect number of operands for operator or function; operator or function: %s, number of operands: %d", name, len(args))
+		p.faultf(faultOperandCount, "Incorrect number of operands for operator or function; operator or function: %s, number of operands: %d", name, len(args))
 	default:
 		p.checkMisused(n)
 		p.checkFunction(n)
@@ -301,14 +312,14 @@ func (p *parser) checkDistinct(n *node) {
 		return
 	}
 	if a, b := n.args[0].path.String(), n.args[1].path.String(); a == b {
-		p.fault(faultDistinct, "The first operand must be distinct from the remaining operands for this operator or function; operator: %s, first operand: %s", n.name, a)
+		p.faultf(faultDistinct, "The first operand must be distinct from the remaining operands for this operator or function; operator: %s, first operand: %s", n.name, a)
 	}
 }
 
 func (p *parser) checkOrdered(operator string, args []*node) {
 	for _, a := range args {
 		if k := a.literalKind(); k != "" && !k.ordered() {
-			p.fault(faultOperandType, "Incorrect operand type for operator or function; operator: %s, operand type: %s", operator, k)
+			p.faultf(faultOperandType, "Incorrect operand type for operator or function; operator: %s, operand type: %s", operator, k)
 		}
 	}
 }
@@ -318,7 +329,7 @@ func (p *parser) checkBounds(lower, upper *node) {
 		return
 	}
 	l, u := *lower.literal, *upper.literal
-	problem := ""
+	var problem string
 	switch {
 	case l.kind != u.kind:
 		problem = "The BETWEEN operator requires same data type for lower and upper bounds"
@@ -327,7 +338,7 @@ func (p *parser) checkBounds(lower, upper *node) {
 	default:
 		return
 	}
-	p.fault(faultOperandType, "%s; lower bound operand: AttributeValue: {%s:%s}, upper bound operand: AttributeValue: {%s:%s}",
+	p.faultf(faultOperandType, "%s; lower bound operand: AttributeValue: {%s:%s}, upper bound operand: AttributeValue: {%s:%s}",
 		problem, l.kind, l.describe(), u.kind, u.describe())
 }
 
@@ -342,20 +353,19 @@ func (v value) describe() string {
 func (p *parser) checkFunction(n *node) {
 	p.checkDistinct(n)
 	switch n.name {
-	case "attribute_exists", "attribute_not_exists":
+	case fnAttributeExists, fnAttributeNotExists:
 		p.requirePath(n)
-	case "attribute_type":
+	case fnAttributeType:
 		p.requirePath(n)
 		p.checkTypeName(n.args[1])
-	case "begins_with":
+	case fnBeginsWith:
 		for _, a := range n.args {
 			if k := a.literalKind(); k != "" && k != kindS && k != kindB {
 				p.wrongType(n.name, k)
 			}
 		}
-	case "size":
-		switch k := n.args[0].literalKind(); k {
-		case kindN, kindBool, kindNull:
+	case fnSize:
+		if k := n.args[0].literalKind(); k == kindN || k == kindBool || k == kindNull {
 			p.wrongType(n.name, k)
 		}
 	}
@@ -363,16 +373,16 @@ func (p *parser) checkFunction(n *node) {
 
 func (p *parser) requirePath(n *node) {
 	if n.args[0].op != opPath {
-		p.fault(faultOperandType, "Operator or function requires a document path; operator or function: %s", n.name)
+		p.faultf(faultOperandType, "Operator or function requires a document path; operator or function: %s", n.name)
 	}
 }
 
 func (p *parser) wrongType(function string, k kind) {
-	p.fault(faultOperandType, "Incorrect operand type for operator or function; operator or function: %s, operand type: %s", function, k)
+	p.faultf(faultOperandType, "Incorrect operand type for operator or function; operator or function: %s, operand type: %s", function, k)
 }
 
-// typeNames are the types as DynamoDB lists them in its errors.
-const typeNames = "B,NULL,SS,BOOL,L,BS,N,NS,S,M"
+// typeNames are the types in the order of DynamoDB's errors.
+var typeNames = []string{"B", "NULL", "SS", "BOOL", "L", "BS", "N", "NS", "S", "M"}
 
 func (p *parser) checkTypeName(arg *node) {
 	switch k := arg.literalKind(); {
@@ -382,8 +392,8 @@ func (p *parser) checkTypeName(arg *node) {
 		if k == "" {
 			k = "{NS,SS,L,BS,N,M,B,BOOL,NULL,S}"
 		}
-		p.wrongType("attribute_type", k)
-	case !strings.Contains(","+typeNames+",", ","+arg.literal.text+","):
-		p.fault(faultOperandType, "Invalid attribute type name found; type: %s, valid types: {%s}", arg.literal.text, typeNames)
+		p.wrongType(fnAttributeType, k)
+	case !slices.Contains(typeNames, arg.literal.text):
+		p.faultf(faultOperandType, "Invalid attribute type name found; type: %s, valid types: {%s}", arg.literal.text, strings.Join(typeNames, ","))
 	}
 }

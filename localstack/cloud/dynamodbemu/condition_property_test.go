@@ -2,6 +2,7 @@ package dynamodbemu
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -50,7 +51,7 @@ func wireOf(v any) wireValue {
 	case string:
 		return wireValue{S: &v}
 	case int:
-		n := fmt.Sprint(v)
+		n := strconv.Itoa(v)
 		return wireValue{N: &n}
 	case bool:
 		return wireValue{BOOL: &v}
@@ -298,11 +299,11 @@ func TestConditionsAgreeWithANaiveEvaluator(t *testing.T) {
 		for range 5 {
 			it := drawItem(t)
 			wire := wireOf(map[string]any(it))
-			real, err := wire.M.item()
+			stored, err := wire.M.item()
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, want := n.holds(real), c.holds(it); got != want {
+			if got, want := n.holds(stored), c.holds(it); got != want {
 				t.Fatalf("%s\nwith %v on %v:\ngot %t, want %t", c.text, d.names, it, got, want)
 			}
 		}

@@ -68,7 +68,9 @@ func TestAddRefusesWhatItCannotHoldExactly(t *testing.T) {
 	}
 }
 
-func mustParse(t interface{ Fatalf(string, ...any) }, s string) decimal {
+func mustParse(t interface {
+	Fatalf(format string, args ...any)
+}, s string) decimal {
 	d, err := parseDecimal(s)
 	if err != nil {
 		t.Fatalf("%q: %v", s, err)

@@ -124,8 +124,7 @@ func missingFrom(used map[string]bool, keys []string) (unused []string) {
 }
 
 func messageOf(err error) string {
-	var api *apiError
-	if errors.As(err, &api) {
+	if api, ok := errors.AsType[*apiError](err); ok {
 		return api.message
 	}
 	return err.Error()
@@ -140,9 +139,12 @@ const (
 	faultUnknownFunction
 	faultMisusedFunction
 	faultReserved
+	faultUnknownSetFunction
 	faultSection
 	faultPlaceholder
 	faultOverlap
+	faultPathConflict
+	faultSetOperand
 	faultOperandCount
 	faultDistinct
 	faultOperandType
@@ -202,7 +204,7 @@ func parseText[T any](text string, subst *substitution, grammar func(*parser) (T
 	return result, nil
 }
 
-func (p *parser) fault(class faultClass, format string, args ...any) {
+func (p *parser) faultf(class faultClass, format string, args ...any) {
 	if p.faults[class] == "" {
 		p.faults[class] = fmt.Sprintf(format, args...)
 	}
@@ -210,7 +212,7 @@ func (p *parser) fault(class faultClass, format string, args ...any) {
 
 func (p *parser) countOperator() {
 	if p.operators++; p.operators > maxOperators {
-		p.fault(faultTooLarge, "The expression contains more than %d operators and functions;", maxOperators)
+		p.faultf(faultTooLarge, "The expression contains more than %d operators and functions;", maxOperators)
 	}
 }
 
@@ -279,7 +281,7 @@ func (p *parser) pathName() (pathElement, error) {
 	switch t.kind {
 	case tokenIdentifier:
 		if isReserved(t.text) {
-			p.fault(faultReserved, "Attribute name is a reserved keyword; reserved keyword: %s", t.text)
+			p.faultf(faultReserved, "Attribute name is a reserved keyword; reserved keyword: %s", t.text)
 		}
 		p.next()
 		return pathElement{name: t.text}, nil
@@ -287,12 +289,13 @@ func (p *parser) pathName() (pathElement, error) {
 		p.next()
 		name, ok := p.subst.names[t.text]
 		if !ok {
-			p.fault(faultPlaceholder, "An expression attribute name used in the document path is not defined; attribute name: %s", t.text)
+			p.faultf(faultPlaceholder, "An expression attribute name used in the document path is not defined; attribute name: %s", t.text)
 		}
 		p.subst.usedNames[t.text] = true
 		return pathElement{name: name}, nil
+	default:
+		return pathElement{}, p.unexpected()
 	}
-	return pathElement{}, p.unexpected()
 }
 
 // valuePlaceholder reads a :placeholder; nil means that it is not defined.
@@ -301,7 +304,7 @@ func (p *parser) valuePlaceholder() *value {
 	p.subst.usedValues[t.text] = true
 	v, ok := p.subst.values[t.text]
 	if !ok {
-		p.fault(faultPlaceholder, "An expression attribute value used in expression is not defined; attribute value: %s", t.text)
+		p.faultf(faultPlaceholder, "An expression attribute value used in expression is not defined; attribute value: %s", t.text)
 		return nil
 	}
 	return &v
@@ -320,12 +323,12 @@ func (p *parser) checkOverlaps(paths []path) {
 func (p *parser) checkOverlap(a, b path) {
 	for i := range min(len(a), len(b)) {
 		if a[i].isIndex != b[i].isIndex {
-			p.fault(faultOverlap, "Two document paths conflict with each other; must remove or rewrite one of these paths; path one: %s, path two: %s", a, b)
+			p.faultf(faultPathConflict, "Two document paths conflict with each other; must remove or rewrite one of these paths; path one: %s, path two: %s", a, b)
 			return
 		}
 		if a[i] != b[i] {
 			return
 		}
 	}
-	p.fault(faultOverlap, "Two document paths overlap with each other; must remove or rewrite one of these paths; path one: %s, path two: %s", a, b)
+	p.faultf(faultOverlap, "Two document paths overlap with each other; must remove or rewrite one of these paths; path one: %s, path two: %s", a, b)
 }

@@ -1,6 +1,9 @@
 package dynamodbemu
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // A FaultKind is a way in which a call goes wrong.
 type FaultKind int
@@ -50,12 +53,7 @@ func (s *Server) FailNext(n int, fault Fault, matches func(Call) bool) {
 // Operations matches calls of the operations named.
 func Operations(names ...string) func(Call) bool {
 	return func(c Call) bool {
-		for _, n := range names {
-			if c.Operation == n {
-				return true
-			}
-		}
-		return false
+		return slices.Contains(names, c.Operation)
 	}
 }
 
@@ -93,8 +91,9 @@ func (f Fault) before(c Call) error {
 		return errInternal()
 	case TransactionConflict:
 		return f.conflict(c)
+	default:
+		return nil
 	}
-	return nil
 }
 
 func (f Fault) conflict(c Call) error {
@@ -103,12 +102,11 @@ func (f Fault) conflict(c Call) error {
 		return newError(codeTransactionConflict, msgConflict)
 	case "TransactWriteItems", "TransactGetItems":
 		var request struct{ TransactItems []struct{} }
-		if err := decode(c.Body, &request); err != nil {
-			return nil // the call itself reports what is wrong with it
+		if decode(c.Body, &request) == nil {
+			return errCanceled(conflictReasons(len(request.TransactItems), f.Items))
 		}
-		return errCanceled(conflictReasons(len(request.TransactItems), f.Items))
 	}
-	return nil
+	return nil // not affected, or the call itself reports what is wrong with it
 }
 
 func conflictReasons(actions int, inConflict []int) []reason {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -74,8 +75,7 @@ func TestTransactionConflictsComeInTwoShapes(t *testing.T) {
 	wantReasons(t, b.transact(t, actions...), "None", "TransactionConflict", "TransactionConflict")
 	b.server.FailNext(1, dynamodbemu.Fault{Kind: dynamodbemu.TransactionConflict}, nil)
 	err := b.increment(t.Context(), "a")
-	var conflict *types.TransactionConflictException
-	if !errors.As(err, &conflict) {
+	if _, ok := errors.AsType[*types.TransactionConflictException](err); !ok {
 		t.Errorf("got %v", err)
 	}
 	wantItem(t, b.get(t, "items", key("a")), nil)
@@ -139,7 +139,7 @@ func TestLatencyIsVirtualInABubble(t *testing.T) {
 		time.Sleep(3*time.Second - 1)
 		synctest.Wait()
 		wantItem(t, b.get(t, "items", key("k")), nil)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		wantItem(t, b.get(t, "items", key("k")), with(key("k"), attrs{"n": num("1")}))
 		if err := <-done; err != nil || time.Since(start) != 7*time.Second {
@@ -272,7 +272,7 @@ func TestAnswersCarryTheClockAndAChecksum(t *testing.T) {
 		t.Fatal(err)
 	}
 	body, err := io.ReadAll(response.Body)
-	if err != nil {
+	if err := errors.Join(err, response.Body.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if sum := strconv.FormatUint(uint64(crc32.ChecksumIEEE(body)), 10); response.Header.Get("X-Amz-Crc32") != sum {
@@ -298,7 +298,7 @@ func TestWhatTheProtocolRefuses(t *testing.T) {
 		{"UpdateItem", `{"TableName":"items"}`, "com.amazon.coral.validate#ValidationException"},
 	} {
 		status, answer := b.post(t, tt.operation, tt.body)
-		if status != http.StatusBadRequest || !bytes.Contains([]byte(answer), []byte(`"__type":"`+tt.code+`"`)) {
+		if status != http.StatusBadRequest || !strings.Contains(answer, `"__type":"`+tt.code+`"`) {
 			t.Errorf("%s %s: %d %s", tt.operation, tt.body, status, answer)
 		}
 	}

@@ -49,6 +49,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // A bundle is a server with a client and a table "items" with partition key p (S).
 type bundle struct {
 	*dynamodb.Client
+
 	server    *dynamodbemu.Server
 	transport *transport
 }
@@ -106,12 +107,8 @@ func null() types.AttributeValue              { return &types.AttributeValueMemb
 func key(p string) attrs                      { return attrs{"p": str(p)} }
 func with(a attrs, more attrs) attrs {
 	out := attrs{}
-	for k, v := range a {
-		out[k] = v
-	}
-	for k, v := range more {
-		out[k] = v
-	}
+	maps.Copy(out, a)
+	maps.Copy(out, more)
 	return out
 }
 

@@ -72,7 +72,7 @@ func forbiddenInKeyCondition(n *node) string {
 		return "OR"
 	case n.op == opNot:
 		return "NOT"
-	case n.op == opIn, n.op == opCompare && n.name == "<>", n.op == opFunction && n.name != "begins_with":
+	case n.op == opIn, n.op == opCompare && n.name == "<>", n.op == opFunction && n.name != fnBeginsWith:
 		return n.name
 	}
 	return ""
@@ -89,7 +89,7 @@ func (k *keyTerm) holds(it item) bool {
 	switch k.operator {
 	case "BETWEEN":
 		return v.compare(k.operands[0]) >= 0 && v.compare(k.operands[1]) <= 0
-	case "begins_with":
+	case fnBeginsWith:
 		return strings.HasPrefix(v.text, k.operands[0].text)
 	}
 	return compareHolds(k.operator, v, k.operands[0], true)

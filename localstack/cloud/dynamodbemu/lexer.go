@@ -34,8 +34,9 @@ func (t token) is(text string) bool {
 		return strings.EqualFold(t.text, text)
 	case tokenSymbol:
 		return t.text == text
+	default:
+		return false
 	}
-	return false
 }
 
 // symbols are the operators and punctuation, longer ones first.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -30,7 +31,7 @@ func (c *constraints) present(ok bool, name string) {
 
 func (c *constraints) atLeast(n *int64, minimum int64, name string) {
 	if n != nil {
-		c.require(*n >= minimum, quoted(fmt.Sprint(*n)), name, fmt.Sprintf("Member must have value greater than or equal to %d", minimum))
+		c.require(*n >= minimum, quoted(strconv.FormatInt(*n, 10)), name, fmt.Sprintf("Member must have value greater than or equal to %d", minimum))
 	}
 }
 
@@ -113,6 +114,12 @@ func (l *legacyParams) refuse() error {
 	return errUnsupported("the legacy parameter " + given)
 }
 
+// Names of parameters and values that occur in several operations.
+const (
+	projectionExpression = "ProjectionExpression"
+	allOld               = "ALL_OLD"
+)
+
 // placeholders are the parameters that all expressions of a request share.
 type placeholders struct {
 	ExpressionAttributeNames  map[string]string
@@ -127,7 +134,7 @@ func (p *placeholders) substitution(expressions map[string]*string) (*substituti
 	for _, name := range sortedKeys(expressions) {
 		given := expressions[name] != nil
 		anyGiven = anyGiven || given
-		if name == "ProjectionExpression" {
+		if name == projectionExpression {
 			continue
 		}
 		valuesUsable = valuesUsable || given

@@ -12,6 +12,10 @@ const maxPageBytes = 1 << 20
 
 // listParams are the parameters that Query and Scan have in common.
 type listParams struct {
+	placeholders
+	capacityParam
+	legacyParams
+
 	TableName            *string
 	IndexName            *string
 	Select               string
@@ -20,9 +24,6 @@ type listParams struct {
 	ExclusiveStartKey    wireItem
 	FilterExpression     *string
 	ProjectionExpression *string
-	placeholders
-	capacityParam
-	legacyParams
 }
 
 // A listing is a checked Query or Scan.
@@ -81,7 +82,7 @@ func (p *listParams) listing(table string, s *substitution) (*listing, error) {
 	if l.filter, err = parseOptional("FilterExpression", p.FilterExpression, s, (*parser).condition); err != nil {
 		return nil, err
 	}
-	if l.projection, err = parseOptional("ProjectionExpression", p.ProjectionExpression, s, (*parser).projection); err != nil {
+	if l.projection, err = parseOptional(projectionExpression, p.ProjectionExpression, s, (*parser).projection); err != nil {
 		return nil, err
 	}
 	if err := s.checkAllUsed(); err != nil {
@@ -137,6 +138,7 @@ func (s *Server) page(t *table, l *listing, items iter.Seq[item]) listAnswer {
 func (s *Server) query(body []byte) (operation, error) {
 	var p struct {
 		listParams
+
 		KeyConditionExpression *string
 		ScanIndexForward       *bool
 	}
@@ -144,7 +146,7 @@ func (s *Server) query(body []byte) (operation, error) {
 		return operation{}, err
 	}
 	var c constraints
-	name, err := p.listParams.check(&c)
+	name, err := p.check(&c)
 	if err != nil {
 		return operation{}, err
 	}
@@ -152,7 +154,7 @@ func (s *Server) query(body []byte) (operation, error) {
 		return operation{}, validationError("Either the KeyConditions or KeyConditionExpression parameter must be specified in the request.")
 	}
 	subst, err := p.substitution(map[string]*string{
-		"KeyConditionExpression": p.KeyConditionExpression, "FilterExpression": p.FilterExpression, "ProjectionExpression": p.ProjectionExpression,
+		"KeyConditionExpression": p.KeyConditionExpression, "FilterExpression": p.FilterExpression, projectionExpression: p.ProjectionExpression,
 	})
 	if err != nil {
 		return operation{}, err
@@ -235,6 +237,7 @@ const maxSegments = 1_000_000
 func (s *Server) scan(body []byte) (operation, error) {
 	var p struct {
 		listParams
+
 		Segment       *int64
 		TotalSegments *int64
 	}
@@ -244,7 +247,7 @@ func (s *Server) scan(body []byte) (operation, error) {
 	var c constraints
 	c.atLeast(p.Segment, 0, "segment")
 	c.atLeast(p.TotalSegments, 1, "totalSegments")
-	name, err := p.listParams.check(&c)
+	name, err := p.check(&c)
 	if err != nil {
 		return operation{}, err
 	}
@@ -252,7 +255,7 @@ func (s *Server) scan(body []byte) (operation, error) {
 	if err != nil {
 		return operation{}, err
 	}
-	subst, err := p.substitution(map[string]*string{"FilterExpression": p.FilterExpression, "ProjectionExpression": p.ProjectionExpression})
+	subst, err := p.substitution(map[string]*string{"FilterExpression": p.FilterExpression, projectionExpression: p.ProjectionExpression})
 	if err != nil {
 		return operation{}, err
 	}

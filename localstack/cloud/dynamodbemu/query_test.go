@@ -286,7 +286,7 @@ func TestAScanSurvivesDeletionsBetweenPages(t *testing.T) {
 	t.Parallel()
 	b := setup(t, dynamodbemu.Options{})
 	for i := range 30 {
-		b.put(t, "items", key(fmt.Sprint(i)))
+		b.put(t, "items", key(strconv.Itoa(i)))
 	}
 	seen := map[string]bool{}
 	var start attrs

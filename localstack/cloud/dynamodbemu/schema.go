@@ -45,6 +45,8 @@ type tableDescription struct {
 type tag struct{ Key, Value string }
 
 type createTableParams struct {
+	indexParams
+
 	TableName                 *string
 	AttributeDefinitions      []attributeDefinition
 	KeySchema                 []keySchemaElement
@@ -53,7 +55,6 @@ type createTableParams struct {
 	DeletionProtectionEnabled bool
 	TableClass                string
 	Tags                      []tag
-	indexParams
 }
 
 // indexParams are parameters that make a table more than this emulator has.
@@ -88,7 +89,7 @@ func (s *Server) createTable(body []byte) (operation, error) {
 	if err != nil {
 		return operation{}, err
 	}
-	if err := p.indexParams.refuse(); err != nil {
+	if err := p.refuse(); err != nil {
 		return operation{}, err
 	}
 	return operation{run: func() (any, error) {
@@ -153,7 +154,8 @@ func (p *createTableParams) checkBilling() error {
 }
 
 func (p *createTableParams) checkKeySchema() error {
-	var keys, defined []string
+	keys := make([]string, 0, len(p.KeySchema))
+	defined := make([]string, 0, len(p.AttributeDefinitions))
 	for _, k := range p.KeySchema {
 		keys = append(keys, k.AttributeName)
 	}
@@ -213,7 +215,7 @@ func (s *Server) newTable(name string, p *createTableParams) *table {
 }
 
 func (t *table) keyAttributesFrom(p *createTableParams) []keyAttribute {
-	var out []keyAttribute
+	out := make([]keyAttribute, 0, len(p.KeySchema))
 	for _, k := range p.KeySchema {
 		i := slices.IndexFunc(p.AttributeDefinitions, func(d attributeDefinition) bool { return d.AttributeName == k.AttributeName })
 		out = append(out, keyAttribute{name: k.AttributeName, kind: kind(p.AttributeDefinitions[i].AttributeType)})

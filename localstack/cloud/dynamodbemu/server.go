@@ -152,12 +152,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Amz-Crc32", strconv.FormatUint(uint64(crc32.ChecksumIEEE(body)), 10))
 	h.Set("X-Amzn-Requestid", strings.ToUpper(uuid.NewString()))
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // a caller that has gone is no concern of ours
+	_, _ = w.Write(body) //nolint:gosec // JSON with its content type, and a caller that has gone is no concern of ours
 }
 
 func asAPIError(err error) *apiError {
-	var api *apiError
-	if errors.As(err, &api) {
+	if api, ok := errors.AsType[*apiError](err); ok {
 		return api
 	}
 	return errInternal()

@@ -9,6 +9,7 @@ type itemParams struct {
 	writeParams
 	capacityParam
 	legacyParams
+
 	ReturnValues                string
 	ReturnItemCollectionMetrics string
 }
@@ -28,14 +29,14 @@ func (s *Server) singleWrite(body []byte, verb writeVerb) (operation, error) {
 		return operation{}, err
 	}
 	var c constraints
-	c.enum(p.ReturnValues, "returnValues", "ALL_NEW", "UPDATED_OLD", "ALL_OLD", "NONE", "UPDATED_NEW")
+	c.enum(p.ReturnValues, "returnValues", "ALL_NEW", "UPDATED_OLD", allOld, "NONE", "UPDATED_NEW")
 	p.capacityParam.check(&c)
 	c.enum(p.ReturnItemCollectionMetrics, "returnItemCollectionMetrics", "SIZE", "NONE")
 	name := p.writeParams.check(&c, verb)
 	if err := errors.Join(c.err(), p.refuse()); err != nil {
 		return operation{}, err
 	}
-	if verb != verbUpdate && p.ReturnValues != "" && p.ReturnValues != "NONE" && p.ReturnValues != "ALL_OLD" {
+	if verb != verbUpdate && p.ReturnValues != "" && p.ReturnValues != "NONE" && p.ReturnValues != allOld {
 		return operation{}, validationError("ReturnValues can only be ALL_OLD or NONE")
 	}
 	w, err := p.write(verb, name)
@@ -63,7 +64,7 @@ func (s *Server) runSingle(w *write, p *itemParams) (any, error) {
 	} else if !errors.Is(err, errConditionFailed) {
 		return nil, err
 	}
-	cost := writeUnits(result.old, result.new)
+	cost := result.writeUnits()
 	s.consume(w.table, Capacity{Write: cost})
 	if err != nil {
 		failed := newError(codeConditionalCheckFailed, msgConditionFailed)
@@ -86,7 +87,7 @@ func (s *Server) itemOnFailure(w *write, old item) item {
 // returned picks what ReturnValues asks for.
 func (w *write) returned(returnValues string, o outcome) item {
 	switch returnValues {
-	case "ALL_OLD":
+	case allOld:
 		return o.old
 	case "ALL_NEW":
 		return o.new
@@ -107,10 +108,11 @@ func (w *write) updatedPart(it item) item {
 
 // getParams are the parameters of GetItem, and of Get in a transaction.
 type getParams struct {
+	placeholders
+
 	TableName            *string
 	Key                  *wireItem
 	ProjectionExpression *string
-	placeholders
 }
 
 // A read is a checked request for one item.
@@ -137,11 +139,11 @@ func (p *getParams) read(tableName string) (*read, error) {
 
 // projection parses the only expression of a request.
 func (p *placeholders) projection(text *string) ([]path, error) {
-	s, err := p.substitution(map[string]*string{"ProjectionExpression": text})
+	s, err := p.substitution(map[string]*string{projectionExpression: text})
 	if err != nil {
 		return nil, err
 	}
-	paths, err := parseOptional("ProjectionExpression", text, s, (*parser).projection)
+	paths, err := parseOptional(projectionExpression, text, s, (*parser).projection)
 	if err != nil {
 		return nil, err
 	}
@@ -174,6 +176,7 @@ func (s *Server) getItem(body []byte) (operation, error) {
 		getParams
 		capacityParam
 		legacyParams
+
 		ConsistentRead bool
 	}
 	if err := decode(body, &p); err != nil {

@@ -24,6 +24,11 @@ type table struct {
 	sort        *keyAttribute
 	byKey       map[string]*partition
 	ordered     []*partition
+
+	// expiredUntil is the second up to which expireUntil has looked for items
+	// that were there; written is set by every write since.
+	expiredUntil int64
+	written      bool
 }
 
 // A partition is an item collection: the items that share a partition key.
@@ -121,6 +126,7 @@ func (t *table) get(key item) item {
 
 // put stores an item in the place of the one with its key.
 func (t *table) put(it item) {
+	t.written = true
 	at := t.position(it)
 	p := t.byKey[at.key]
 	if p == nil {
@@ -286,6 +292,15 @@ func (t *table) expired(it item, now time.Time) bool {
 }
 
 func unixSeconds(t time.Time) decimal { return normalizedInt(int(max(t.Unix(), 0))) }
+
+// expireUntil is expire for every access of a table: it does nothing when nothing
+// can have expired since it last looked.
+func (t *table) expireUntil(now time.Time) {
+	if second := now.Unix(); t.written || second != t.expiredUntil {
+		t.expire(now)
+		t.expiredUntil, t.written = second, false
+	}
+}
 
 // expire deletes what had expired at a time and returns how many items that were.
 func (t *table) expire(now time.Time) int {

@@ -13,7 +13,7 @@ func (s *Server) table(name string) (*table, error) {
 		return nil, errResourceNotFound()
 	}
 	if s.opts.TTLDelay > 0 && t.ttlName != "" {
-		t.expire(s.opts.Clock().Add(-s.opts.TTLDelay))
+		t.expireUntil(s.opts.Clock().Add(-s.opts.TTLDelay))
 	}
 	return t, nil
 }
@@ -82,6 +82,7 @@ func (s *Server) updateTable(body []byte) (operation, error) {
 	var p struct {
 		tableNameParam
 		indexParams
+
 		BillingMode               string
 		ProvisionedThroughput     *provisionedThroughput
 		DeletionProtectionEnabled *bool
@@ -91,7 +92,7 @@ func (s *Server) updateTable(body []byte) (operation, error) {
 		var c constraints
 		c.enum(p.BillingMode, "billingMode", "PROVISIONED", "PAY_PER_REQUEST")
 		c.enum(p.TableClass, "tableClass", "STANDARD", "STANDARD_INFREQUENT_ACCESS")
-		if err := errors.Join(c.err(), p.indexParams.refuse()); err != nil {
+		if err := errors.Join(c.err(), p.refuse()); err != nil {
 			return nil, err
 		}
 		if p.ProvisionedThroughput != nil {
@@ -156,6 +157,7 @@ type timeToLive struct {
 func (s *Server) updateTimeToLive(body []byte) (operation, error) {
 	var p struct {
 		tableNameParam
+
 		TimeToLiveSpecification *timeToLive
 	}
 	return s.byName(body, &p, &p.TableName, func(t *table) (any, error) {
@@ -176,7 +178,7 @@ func (s *Server) updateTimeToLive(body []byte) (operation, error) {
 		case !spec.Enabled && t.ttlName != spec.AttributeName:
 			return nil, validationErrorf("TimeToLive is active on a different AttributeName: current AttributeName is %s", t.ttlName)
 		case spec.Enabled:
-			t.ttlName = spec.AttributeName
+			t.ttlName, t.expiredUntil = spec.AttributeName, 0
 		default:
 			t.ttlName = ""
 		}

@@ -15,9 +15,10 @@ const (
 )
 
 type transactWriteParams struct {
-	TransactItems      jsontext.Value
-	ClientRequestToken *string
 	capacityParam
+
+	TransactItems               jsontext.Value
+	ClientRequestToken          *string
 	ReturnItemCollectionMetrics string
 }
 
@@ -95,7 +96,7 @@ func (p *transactWriteParams) writes() ([]*write, error) {
 		}
 	}
 	var c constraints
-	p.capacityParam.check(&c)
+	p.check(&c)
 	c.enum(p.ReturnItemCollectionMetrics, "returnItemCollectionMetrics", "SIZE", "NONE")
 	checkTransactItems(&c, p.TransactItems != nil, len(actions))
 	if t := p.ClientRequestToken; t != nil {
@@ -237,7 +238,7 @@ func (s *Server) runTransaction(p *transactWriteParams, writes []*write) (any, e
 	outcomes, reasons := s.evaluateAll(writes)
 	used := make(map[string]Capacity)
 	for i, w := range writes {
-		cost := transactionFactor * writeUnits(outcomes[i].old, outcomes[i].new)
+		cost := transactionFactor * outcomes[i].writeUnits()
 		used[w.table] = Capacity{Write: used[w.table].Write + cost}
 	}
 	for name, c := range used {
@@ -258,8 +259,8 @@ func (s *Server) runTransaction(p *transactWriteParams, writes []*write) (any, e
 
 // canceledBy turns the error of one action into a cancelled transaction.
 func canceledBy(err error, actions int) error {
-	var action *actionError
-	if !errors.As(err, &action) {
+	action, ok := errors.AsType[*actionError](err)
+	if !ok {
 		return err
 	}
 	reasons := noReasons(actions)
@@ -313,14 +314,15 @@ func (s *Server) repeatTransaction(p *transactWriteParams, writes []*write, earl
 
 func (s *Server) transactGetItems(body []byte) (operation, error) {
 	var p struct {
-		TransactItems []struct{ Get *getParams }
 		capacityParam
+
+		TransactItems []struct{ Get *getParams }
 	}
 	if err := decode(body, &p); err != nil {
 		return operation{}, err
 	}
 	var c constraints
-	p.capacityParam.check(&c)
+	p.check(&c)
 	checkTransactItems(&c, p.TransactItems != nil, len(p.TransactItems))
 	names := make([]string, len(p.TransactItems))
 	for i, a := range p.TransactItems {

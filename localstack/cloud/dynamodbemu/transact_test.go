@@ -2,7 +2,7 @@ package dynamodbemu_test
 
 import (
 	"errors"
-	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -140,7 +140,7 @@ func TestTransactionsThatAreRefused(t *testing.T) {
 	b := setup(t, dynamodbemu.Options{})
 	many := make([]types.TransactWriteItem, 101)
 	for i := range many {
-		many[i] = putAction(fmt.Sprint(i), nil)
+		many[i] = putAction(strconv.Itoa(i), nil)
 	}
 	if err := b.transact(t, many[:100]...); err != nil {
 		t.Error(err)

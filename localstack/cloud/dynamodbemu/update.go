@@ -1,6 +1,7 @@
 package dynamodbemu
 
 import (
+	"maps"
 	"slices"
 )
 
@@ -87,7 +88,13 @@ func (o *operand) evaluate(old item) (value, error) {
 			return v, nil
 		}
 		return o.args[1].evaluate(old)
+	default:
+		return o.evaluateBoth(old)
 	}
+}
+
+// evaluateBoth computes a function or operator of two values.
+func (o *operand) evaluateBoth(old item) (value, error) {
 	a, err := o.args[0].evaluate(old)
 	if err != nil {
 		return value{}, err
@@ -186,9 +193,7 @@ func (c *change) apply(v value, exists bool) (value, bool, error) {
 
 func (c *change) applyToMap(old item) (item, error) {
 	out := make(item, len(old)+len(c.children))
-	for name, v := range old {
-		out[name] = v
-	}
+	maps.Copy(out, old)
 	for e, child := range c.children {
 		v, exists := old[e.name]
 		v, keep, err := child.apply(v, exists)
@@ -253,8 +258,9 @@ func (c *change) applyLeaf(v value, exists bool) (value, bool, error) {
 		return value{}, false, nil
 	case updateAdd:
 		return addTo(v, exists, c.operand)
+	default: // updateDelete
+		return deleteFrom(v, exists, c.operand)
 	}
-	return deleteFrom(v, exists, c.operand)
 }
 
 func addTo(v value, exists bool, operand value) (value, bool, error) {

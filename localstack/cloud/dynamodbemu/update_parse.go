@@ -14,7 +14,7 @@ func (p *parser) update() (*update, error) {
 		}
 		p.next()
 		if seen[section] {
-			p.fault(faultSection, "The %q section can only be used once in an update expression;", section)
+			p.faultf(faultSection, "The %q section can only be used once in an update expression;", section)
 		}
 		seen[section] = true
 		for more := true; more; more = p.accept(",") {
@@ -85,36 +85,40 @@ func (p *parser) setChange(section string, verb updateVerb) (updateAction, error
 	p.countOperator()
 	literal := p.valuePlaceholder()
 	if literal != nil && literal.kind.memberKind() == "" && (section != "ADD" || literal.kind != kindN) {
-		p.fault(faultOperandType, "Incorrect operand type for operator or function; operator: %s, operand type: %s", section, longTypeNames[literal.kind])
+		p.faultf(faultSetOperand, "Incorrect operand type for operator or function; operator: %s, operand type: %s", section, longTypeNames[literal.kind])
 	}
 	return updateAction{verb: verb, path: target, operand: &operand{kind: operandLiteral, literal: literal}}, nil
 }
 
 // setValue reads an operand, or the sum or difference of exactly two: DynamoDB
-// has no a + b + c.
+// has no a + b + c, with or without parentheses.
 func (p *parser) setValue() (*operand, error) {
-	left, err := p.setOperand()
+	left, err := p.setTerm()
 	if err != nil {
 		return nil, err
 	}
-	o := &operand{kind: operandPlus}
-	name := p.peek().text
-	switch {
-	case p.accept("+"):
-	case p.accept("-"):
-		o.kind = operandMinus
-	default:
+	operator := p.peek()
+	if !operator.is("+") && !operator.is("-") {
 		return left, nil
 	}
+	if left.isArithmetic() {
+		return nil, p.unexpected()
+	}
+	p.next()
 	right, err := p.setOperand()
 	if err != nil {
 		return nil, err
 	}
 	p.countOperator()
-	o.args = []*operand{left, right}
-	p.checkOperandKinds(name, kindN, o.args)
+	o := &operand{kind: operandPlus, args: []*operand{left, right}}
+	if operator.is("-") {
+		o.kind = operandMinus
+	}
+	p.checkOperandKinds(operator.text, kindN, o.args)
 	return o, nil
 }
+
+func (o *operand) isArithmetic() bool { return o.kind == operandPlus || o.kind == operandMinus }
 
 func (p *parser) checkOperandKinds(function string, want kind, args []*operand) {
 	for _, a := range args {
@@ -124,7 +128,19 @@ func (p *parser) checkOperandKinds(function string, want kind, args []*operand) 
 	}
 }
 
+// setOperand reads what may stand beside an operator or in a function.
 func (p *parser) setOperand() (*operand, error) {
+	at := p.pos
+	o, err := p.setTerm()
+	if err == nil && o.isArithmetic() {
+		p.pos = at
+		return nil, p.unexpected()
+	}
+	return o, err
+}
+
+// setTerm reads an operand, or anything in parentheses.
+func (p *parser) setTerm() (*operand, error) {
 	t := p.peek()
 	switch {
 	case p.accept("("):
@@ -140,7 +156,7 @@ func (p *parser) setOperand() (*operand, error) {
 
 func (p *parser) setParenthesis() (*operand, error) {
 	if p.peek().is("(") {
-		p.fault(faultParentheses, "The expression has redundant parentheses;")
+		p.faultf(faultParentheses, "The expression has redundant parentheses;")
 	}
 	o, err := p.setValue()
 	if err != nil {
@@ -176,16 +192,16 @@ func (p *parser) newSetFunction(name string, args []*operand) *operand {
 	case "list_append":
 		o.kind = operandListAppend
 	default:
-		p.fault(faultUnknownFunction, "Invalid function name; function: %s", name)
+		p.faultf(faultUnknownSetFunction, "Invalid function name; function: %s", name)
 		return o
 	}
 	switch {
 	case len(args) != 2:
-		p.fault(faultOperandCount, "Incorrect number of operands for operator or function; operator or function: %s, number of operands: %d", name, len(args))
+		p.faultf(faultOperandType, "Incorrect number of operands for operator or function; operator or function: %s, number of operands: %d", name, len(args))
 	case o.kind == operandListAppend:
 		p.checkOperandKinds(name, kindL, args)
 	case args[0].kind != operandPath:
-		p.fault(faultOperandType, "Operator or function requires a document path; operator or function: %s", name)
+		p.faultf(faultOperandType, "Operator or function requires a document path; operator or function: %s", name)
 	}
 	return o
 }

@@ -30,8 +30,9 @@ func (k kind) memberKind() kind {
 		return kindN
 	case kindBS:
 		return kindB
+	default:
+		return ""
 	}
-	return ""
 }
 
 // ordered tells whether values of this kind can be compared with < and BETWEEN,
@@ -76,7 +77,12 @@ func (v value) equal(o value) bool {
 		return slices.EqualFunc(v.list, o.list, value.equal)
 	case kindM:
 		return v.fields.equal(o.fields)
+	default:
+		return v.equalSet(o)
 	}
+}
+
+func (v value) equalSet(o value) bool {
 	return len(v.list) == len(o.list) && !slices.ContainsFunc(v.list, func(m value) bool { return !o.hasMember(m) })
 }
 
@@ -128,12 +134,13 @@ func (v value) size() int {
 		return n
 	case kindM:
 		return containerOverhead + len(v.fields)*elementOverhead + v.fields.size()
+	default:
+		n := 0
+		for _, e := range v.list {
+			n += e.size()
+		}
+		return n
 	}
-	n := 0
-	for _, e := range v.list {
-		n += e.size()
-	}
-	return n
 }
 
 // size is the item's size in bytes, names included, as DynamoDB bills it.

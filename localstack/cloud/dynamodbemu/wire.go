@@ -221,8 +221,9 @@ func (v value) writeContent(enc *jsontext.Encoder) error {
 		return enc.WriteToken(jsontext.Bool(v.flag))
 	case kindNull:
 		return enc.WriteToken(jsontext.True)
+	default: // kindS
+		return enc.WriteToken(jsontext.String(v.text))
 	}
-	return enc.WriteToken(jsontext.String(v.text))
 }
 
 func writeList(enc *jsontext.Encoder, list []value, write func(value, *jsontext.Encoder) error) error {

@@ -29,13 +29,14 @@ type write struct {
 
 // writeParams are the parameters of a write by itself and within transactions.
 type writeParams struct {
+	placeholders
+
 	TableName                           *string
 	Key                                 *wireItem
 	Item                                *wireItem
 	ConditionExpression                 *string
 	UpdateExpression                    *string
 	ReturnValuesOnConditionCheckFailure string
-	placeholders
 }
 
 // check notes broken constraints and sets the table's name.
@@ -49,13 +50,13 @@ func (p *writeParams) check(c *constraints, verb writeVerb) string {
 	if verb == verbCheck {
 		c.present(p.ConditionExpression != nil, "conditionExpression")
 	}
-	c.enum(p.ReturnValuesOnConditionCheckFailure, "returnValuesOnConditionCheckFailure", "ALL_OLD", "NONE")
+	c.enum(p.ReturnValuesOnConditionCheckFailure, "returnValuesOnConditionCheckFailure", allOld, "NONE")
 	return name
 }
 
 // write checks values and expressions; what depends on the table is left to check.
 func (p *writeParams) write(verb writeVerb, tableName string) (*write, error) {
-	w := &write{verb: verb, table: tableName, oldOnFailure: p.ReturnValuesOnConditionCheckFailure == "ALL_OLD"}
+	w := &write{verb: verb, table: tableName, oldOnFailure: p.ReturnValuesOnConditionCheckFailure == allOld}
 	var err error
 	if verb == verbPut {
 		w.item, err = p.Item.item()
@@ -146,7 +147,7 @@ func (w *write) target(t *table) item {
 type outcome struct{ old, new item }
 
 // errConditionFailed says that the write's condition does not hold.
-var errConditionFailed = errors.New(msgConditionFailed)
+var errConditionFailed = errors.New("the condition does not hold")
 
 // evaluate computes the outcome on the current item without storing it. It is
 // errConditionFailed if the condition does not hold; the outcome then has old.
@@ -164,6 +165,7 @@ func (w *write) evaluate(t *table) (outcome, error) {
 		result.new = nil
 	case verbUpdate:
 		result.new, err = w.updated(old)
+	case verbCheck:
 	}
 	return result, err
 }
