@@ -151,7 +151,7 @@ func (i *instance) awaitAnswer(ctx context.Context) error {
 		}
 		select {
 		case <-i.ended:
-			return fmt.Errorf("MiniStack ended before it answered: %w", i.result)
+			return errors.Join(errors.New("MiniStack ended before it answered"), i.result)
 		case <-ctx.Done():
 			return fmt.Errorf("MiniStack did not answer at %s: %w", i.url(), context.Cause(ctx))
 		case <-tick.C:
