@@ -2,6 +2,7 @@ package limit
 
 import (
 	"fmt"
+	"iter"
 	"time"
 )
 
@@ -227,22 +228,36 @@ func (m *Meter) most() int64 {
 // reprice takes a position of an earlier era to the line of segment i: the time
 // before each change is priced by the settings before it.
 func (m *Meter) reprice(era int64, pos Num, i int) Num {
-	from := len(m.history) - 1
-	for from >= 0 && m.history[from].Era > era {
-		from--
-	}
-	if from < 0 {
+	if !m.knows(era) {
 		// The settings it was written in are forgotten. What is certain to mint
 		// nothing: used up when the oldest that are known came into force.
-		from = 0
 		pos = m.history[0].lineAt(unseen, m.history[0].since).ceiling
 	}
-	from = m.history[from].basis
-	for j := from + 1; j <= i; j++ {
-		if next := &m.history[j]; next.basis == j && !next.Dropped {
-			pos = reprice(&m.history[from], next, pos)
+	for from, to := range m.changes(era, i) {
+		pos = reprice(from, to, pos)
+	}
+	return pos
+}
+
+func (m *Meter) knows(era int64) bool { return era >= m.history[0].Era }
+
+// changes yields the changes of line from an era, or the oldest known after it, up
+// to segment i.
+func (m *Meter) changes(era int64, i int) iter.Seq2[*segment, *segment] {
+	return func(yield func(from, to *segment) bool) {
+		from := len(m.history) - 1
+		for from > 0 && m.history[from].Era > era {
+			from--
+		}
+		from = m.history[from].basis
+		for j := from + 1; j <= i; j++ {
+			if m.history[j].basis != j || m.history[j].Dropped {
+				continue
+			}
+			if !yield(&m.history[from], &m.history[j]) {
+				return
+			}
 			from = j
 		}
 	}
-	return pos
 }

@@ -87,17 +87,23 @@ func (v *view) lower(level Num) State {
 // may be underestimated; but it is never below Own, so nothing is lost that is
 // refunded before anything has refilled.
 func (m *Meter) refundable(v *view, c Charge, n int64) Num {
-	var reach Num
+	left, reach := product(n, v.seg.unit), c.Own
 	switch {
 	case c.Era == v.seg.Era:
-		reach = larger(c.Own, c.Position.sub(larger(v.given.sub(c.Given), Num{})))
-	case c.Era >= m.reset && c.Era < v.seg.Era && m.knows(c.Era):
-		reach = m.reprice(c.Era, c.Own, v.force.basis)
-	default:
+		given := larger(v.given.sub(c.Given), Num{})
+		reach = larger(reach, c.Position.sub(given))
+	case c.Era < m.reset || c.Era > v.seg.Era || !m.knows(c.Era):
 		return Num{}
+	default:
+		// Settings have changed. What had not refilled by then is carried over,
+		// and goes on refilling.
+		left = NumOf(n)
+		for from, to := range m.changes(c.Era, v.force.basis) {
+			unrefilled := reach.sub(from.lineAt(reach, to.since).floor)
+			left = smaller(left, convert(larger(unrefilled, Num{}), 1, from.unit))
+			reach = reprice(from, to, reach)
+		}
+		left = convert(left, v.seg.unit, 1)
 	}
-	left := larger(reach.sub(v.line.floor), Num{})
-	return smaller(left, v.units(n))
+	return smaller(left, larger(reach.sub(v.line.floor), Num{}))
 }
-
-func (m *Meter) knows(era int64) bool { return era >= m.history[0].Era && era > 0 }
