@@ -14,7 +14,7 @@ import (
 
 // wantsID takes one task id.
 func wantsID(cmd *cobra.Command, args []string) error {
-	if err := wants("the task's id", 1, 1)(cmd, args); err != nil {
+	if err := wants("the task's id", false)(cmd, args); err != nil {
 		return err
 	}
 	return checkIDs(args)
@@ -22,11 +22,11 @@ func wantsID(cmd *cobra.Command, args []string) error {
 
 // wantsIDs takes task ids, or "-" for ids on standard input.
 func wantsIDs(cmd *cobra.Command, args []string) error {
-	if err := wants("the task's id", 1, 0)(cmd, args); err != nil {
+	if err := wants("the task's id", true)(cmd, args); err != nil {
 		return err
 	}
 	if slices.Contains(args, stdinName) {
-		return wants("- (ids from standard input)", 1, 1)(cmd, args)
+		return wants("- (ids from standard input)", false)(cmd, args)
 	}
 	return checkIDs(args)
 }

@@ -41,7 +41,7 @@ func Main() int {
 }
 
 func (a *app) run(ctx context.Context, args []string) int {
-	root := a.newRootCommand()
+	root := a.newRootCommand() //nolint:contextcheck // cobra hands the context below to the commands
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	if flushErr := a.out.flush(); err == nil && flushErr != nil {
@@ -54,7 +54,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 		return exitOK
 	case errors.As(context.Cause(ctx), &signaled):
 		a.complain("%s", signaled)
-		return exitSignal + int(signaled.Signal)
+		return exitSignal + int(signaled.number)
 	case errors.As(err, &usage):
 		a.complain("%s (see %s --help)", usage, cmd.CommandPath())
 		return exitUsage
@@ -68,13 +68,13 @@ func (a *app) run(ctx context.Context, args []string) int {
 }
 
 // signalError is why the context of a command ended by a signal.
-type signalError struct{ syscall.Signal }
+type signalError struct{ number syscall.Signal }
 
 func (e signalError) Error() string {
-	if e.Signal == syscall.SIGINT {
+	if e.number == syscall.SIGINT {
 		return "interrupted"
 	}
-	return "stopped by a signal: " + e.Signal.String()
+	return "stopped by a signal: " + e.number.String()
 }
 
 // untilSignal returns a context that the first SIGINT or SIGTERM ends. The second

@@ -29,12 +29,10 @@ var errReported = errors.New("failed, as reported")
 // nobody at a terminal.
 func describe(err error) string {
 	text := err.Error()
-	var operation *smithy.OperationError
-	if errors.As(err, &operation) {
+	if operation, ok := errors.AsType[*smithy.OperationError](err); ok {
 		text = strings.Replace(text, operation.Error(), cause(operation), 1)
 	}
-	var format *task.FormatError
-	if errors.As(err, &format) && format.Field != "" {
+	if format, ok := errors.AsType[*task.FormatError](err); ok && format.Field != "" {
 		text = strings.Replace(text, format.Error(), format.Field+" "+format.Problem, 1)
 	}
 	return text

@@ -161,8 +161,7 @@ func checkJSON(data []byte) error {
 // syntaxError names the place where reading stopped.
 func syntaxError(data []byte, err error) error {
 	at := int64(len(data))
-	var syntactic *jsontext.SyntacticError
-	if errors.As(err, &syntactic) {
+	if syntactic, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		at, err = syntactic.ByteOffset, syntactic.Err
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {

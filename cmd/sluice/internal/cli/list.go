@@ -196,7 +196,7 @@ func (l *lister) add(t task.Task) {
 		_, _ = l.out.Write(l.shown(t.Encode())) // the error stays
 	default:
 		l.table.add(t.ID, t.Type, string(t.Status), relative(l.now, t.CreatedAt), when(l.now, t),
-			fmt.Sprint(t.Attempt), fmt.Sprint(t.RescheduleCount+t.ThrottleCount), remark(t))
+			number(t.Attempt), number(t.RescheduleCount+t.ThrottleCount), remark(t))
 	}
 	if l.count%batch == 0 {
 		l.flush()

@@ -161,14 +161,14 @@ func noArgs(_ *cobra.Command, args []string) error {
 	return usagef("unexpected argument %q: put values with spaces or quotes between single quotes, such as -i '{\"a\": 1}'", args[0])
 }
 
-// wants refuses any other number of arguments than least to most (0: any number).
-func wants(what string, least, most int) cobra.PositionalArgs {
+// wants refuses any other number of arguments than one, or with several any number but none.
+func wants(what string, several bool) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch {
-		case len(args) < least:
+		case len(args) == 0:
 			return usagef("%s is missing", what)
-		case most > 0 && len(args) > most:
-			return usagef("%s is wanted alone, then came %q", what, args[most])
+		case len(args) > 1 && !several:
+			return usagef("%s is wanted alone, then came %q", what, args[1])
 		}
 		return nil
 	}

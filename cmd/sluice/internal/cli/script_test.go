@@ -43,7 +43,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
-		Setup:               func(env *testscript.Env) error { return newCloud(env) },
+		Setup:               newCloud,
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits":     exits,
 			"json":      checkJSONOutput,

@@ -44,15 +44,17 @@ func (s *submission) check(name func(field string) string) error {
 	case s.timeout != nil && (*s.timeout <= 0 || *s.timeout > task.MaxTimeoutSeconds*time.Second):
 		return usagef("%s is %s: it must be longer than 0 and at most %ds, the most a Lambda invocation has to offer", name("timeout"), *s.timeout, task.MaxTimeoutSeconds)
 	}
-	if s.id != "" {
-		if err := task.ValidateID(s.id); err != nil {
-			return usagef("%v", err)
-		}
-	}
+	return s.checkNames()
+}
+
+func (s *submission) checkNames() error {
 	if err := task.ValidateType(s.taskType); err != nil {
 		return usagef("%v", err)
 	}
-	return nil
+	if s.id == "" {
+		return nil
+	}
+	return checkIDs([]string{s.id})
 }
 
 func (s *submission) options() []queue.Option {

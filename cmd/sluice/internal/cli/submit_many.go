@@ -60,7 +60,7 @@ func (a *app) newSubmitManyCommand() *cobra.Command {
 		Short:   "Submit a task for every line of a file",
 		Long:    submitManyLong,
 		Example: submitManyExample,
-		Args:    wants("the file (or - for standard input)", 1, 1),
+		Args:    wants("the file (or - for standard input)", false),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.submitMany(cmd.Context(), &f, args[0])
 		},

@@ -136,8 +136,7 @@ type stacks interface {
 func bucketOf(ctx context.Context, api stacks, stack string) (string, error) {
 	out, err := api.DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: &stack})
 	if err != nil {
-		var answer smithy.APIError
-		if errors.As(err, &answer) {
+		if _, answered := errors.AsType[smithy.APIError](err); answered {
 			return "", fmt.Errorf("look for the bucket of the stack %s (check its name, the region and the account): %w", stack, err)
 		}
 		return "", fmt.Errorf("look for the bucket of the stack %s: %w", stack, err)

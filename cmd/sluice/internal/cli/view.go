@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -76,12 +77,16 @@ func remark(t task.Task) string {
 		return t.Throttled.Reason
 	case t.CancelRequested && !t.Status.Terminal():
 		return "cancel requested"
+	case t.UnhandledSince != nil && t.Status == task.Pending:
+		return "no handler for its type yet"
 	case t.Status != task.Completed:
 		first, _, _ := strings.Cut(t.LastError, "\n")
 		return strings.TrimSuffix(first, "\r")
 	}
 	return ""
 }
+
+func number(n int64) string { return strconv.FormatInt(n, 10) }
 
 func tier(policy, key string) string {
 	if key == "" {
@@ -121,7 +126,7 @@ func (a *app) printDetails(t task.Task, now time.Time) {
 func describeTask(t task.Task, now time.Time) *details {
 	d := &details{}
 	d.add("state", stateOf(now, t))
-	d.add("attempts", fmt.Sprint(t.Attempt))
+	d.add("attempts", number(t.Attempt))
 	d.add("retries", fmt.Sprintf("%d of %d", t.RetryCount, t.MaxRetries))
 	most := "(no limit)"
 	if t.MaxReschedules != nil {
@@ -129,7 +134,7 @@ func describeTask(t task.Task, now time.Time) *details {
 	}
 	d.add("reschedules", fmt.Sprintf("%d %s", t.RescheduleCount, most))
 	if t.ThrottleCount > 0 {
-		d.add("throttles", fmt.Sprint(t.ThrottleCount))
+		d.add("throttles", number(t.ThrottleCount))
 	}
 	d.add("created", both(now, t.CreatedAt))
 	if t.Revision > 0 && !t.Status.Terminal() {
@@ -164,8 +169,8 @@ func stateOf(now time.Time, t task.Task) string {
 	text := remark(t)
 	if t.Status == task.Pending && t.Throttled != nil && t.Throttled.Policy != "" {
 		text += " until " + absolute(t.Throttled.Until)
-	} else if t.LastError != "" {
-		text = "" // has a line of its own
+	} else if strings.HasPrefix(t.LastError, text) {
+		text = "" // it has a line of its own
 	}
 	if text != "" {
 		text = ", " + text

@@ -59,7 +59,7 @@ func splitTerm(s string) (number, unit, rest string) {
 }
 
 func parseTerm(number, unit string) (time.Duration, error) {
-	factor := time.Duration(1)
+	factor := int64(1)
 	goUnit := unit
 	switch unit {
 	case "ns", "us", "µs", "μs", "ms", "s", "m", "h":
@@ -78,10 +78,10 @@ func parseTerm(number, unit string) (time.Duration, error) {
 		return 0, fmt.Errorf("has no number before %s: write it such as 90s, 1h30m or 7d", unit)
 	}
 	d, err := time.ParseDuration(number + goUnit)
-	if err != nil || d > math.MaxInt64/factor { // the number and unit are well formed: it does not fit
+	if err != nil || int64(d) > math.MaxInt64/factor { // the number and unit are well formed: it does not fit
 		return 0, errTooLong
 	}
-	return d * factor, nil
+	return time.Duration(int64(d) * factor), nil
 }
 
 // parseTime reads a time with its zone.
@@ -126,8 +126,8 @@ func relative(now, t time.Time) string {
 // both writes a time absolute and relative.
 func both(now, t time.Time) string { return absolute(t) + " (" + relative(now, t) + ")" }
 
-// span writes milliseconds in the two largest units that say something, rounded: 2.3s,
-// 45s, 3m12s, 5h, 2d4h, 3650d. A Duration would end at 292 years.
+// span writes milliseconds in the two largest units that say something, rounded: 12ms,
+// 2.3s, 45s, 3m12s, 5h, 2d4h, 3650d. A Duration would end at 292 years.
 func span(ms int64) string {
 	const (
 		tenth  = 100
@@ -144,6 +144,8 @@ func span(ms int64) string {
 		return fmt.Sprintf("%d%s", ms/large, name)
 	}
 	switch {
+	case ms < second:
+		return fmt.Sprintf("%dms", ms)
 	case rounded(tenth) < 10*second:
 		ms = rounded(tenth)
 		return strings.TrimSuffix(fmt.Sprintf("%d.%d", ms/second, ms%second/tenth), ".0") + "s"

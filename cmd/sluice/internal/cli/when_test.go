@@ -72,8 +72,9 @@ func TestSpanWritesTwoUnitsAtMost(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
 	for want, d := range map[string]time.Duration{
-		"0s":     0,
-		"0.3s":   340 * time.Millisecond,
+		"0ms":    0,
+		"340ms":  340 * time.Millisecond,
+		"2.3s":   2340 * time.Millisecond,
 		"2s":     2 * time.Second,
 		"9.9s":   9949 * time.Millisecond,
 		"10s":    9950 * time.Millisecond,
