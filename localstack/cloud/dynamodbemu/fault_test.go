@@ -195,6 +195,9 @@ func TestTransactionsHoldTheirItemsWhileTheyWait(t *testing.T) {
 		time.Sleep(5 * time.Millisecond)
 		wantError(t, b.increment(t.Context(), "a"), "TransactionConflictException", "")
 		wantReasons(t, b.transact(t, incrementAction("c"), incrementAction("b")), "None", "TransactionConflict")
+		wantError(t, run(), "TransactionInProgressException", "")
+		_, err := b.TransactGetItems(t.Context(), &dynamodb.TransactGetItemsInput{TransactItems: []types.TransactGetItem{{Get: &types.Get{TableName: aws.String("items"), Key: key("b")}}}})
+		wantReasons(t, err, "TransactionConflict")
 		wantItem(t, b.get(t, "items", key("a")), nil)
 		if err := b.increment(t.Context(), "free"); err != nil {
 			t.Error(err)

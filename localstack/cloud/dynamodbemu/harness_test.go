@@ -101,10 +101,17 @@ func list(v ...types.AttributeValue) types.AttributeValue {
 func dict(m attrs) types.AttributeValue       { return &types.AttributeValueMemberM{Value: m} }
 func numSet(s ...string) types.AttributeValue { return &types.AttributeValueMemberNS{Value: s} }
 func strSet(s ...string) types.AttributeValue { return &types.AttributeValueMemberSS{Value: s} }
-func boolean(b bool) types.AttributeValue     { return &types.AttributeValueMemberBOOL{Value: b} }
-func binary(s string) types.AttributeValue    { return &types.AttributeValueMemberB{Value: []byte(s)} }
-func null() types.AttributeValue              { return &types.AttributeValueMemberNULL{Value: true} }
-func key(p string) attrs                      { return attrs{"p": str(p)} }
+func binSet(s ...string) types.AttributeValue {
+	out := &types.AttributeValueMemberBS{Value: [][]byte{}}
+	for _, m := range s {
+		out.Value = append(out.Value, []byte(m))
+	}
+	return out
+}
+func boolean(b bool) types.AttributeValue  { return &types.AttributeValueMemberBOOL{Value: b} }
+func binary(s string) types.AttributeValue { return &types.AttributeValueMemberB{Value: []byte(s)} }
+func null() types.AttributeValue           { return &types.AttributeValueMemberNULL{Value: true} }
+func key(p string) attrs                   { return attrs{"p": str(p)} }
 func with(a attrs, more attrs) attrs {
 	out := attrs{}
 	maps.Copy(out, a)

@@ -17,7 +17,7 @@ func TestAnItemComesBackAsItWentIn(t *testing.T) {
 	item := attrs{
 		"p": str("k"), "n": num("12345678901234567890.123456789012345678"), "b": binary("\x00\xff"), "t": boolean(true),
 		"z": null(), "ss": strSet("x", "y"), "ns": numSet("1", "2.5"), "l": list(num("1"), str("é"), list()),
-		"m": dict(attrs{"a.b": dict(attrs{}), "empty": str("")}),
+		"bs": binSet("x", "\x00"), "m": dict(attrs{"a.b": dict(attrs{}), "empty": str("")}),
 	}
 	b.put(t, "items", item)
 	wantItem(t, b.get(t, "items", key("k")), item)

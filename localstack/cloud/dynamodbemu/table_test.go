@@ -54,6 +54,14 @@ func TestTheLifeOfATable(t *testing.T) {
 	if err != nil || len(tags.Tags) != 2 || *tags.Tags[1].Value != "b" {
 		t.Errorf("got %v, %v", tags, err)
 	}
+	if _, err := b.UntagResource(t.Context(), &dynamodb.UntagResourceInput{ResourceArn: &arn, TagKeys: []string{"team"}}); err != nil {
+		t.Fatal(err)
+	}
+	if tags, err = b.ListTagsOfResource(t.Context(), &dynamodb.ListTagsOfResourceInput{ResourceArn: &arn}); err != nil || len(tags.Tags) != 1 {
+		t.Errorf("got %v, %v", tags, err)
+	}
+	_, err = b.ListTagsOfResource(t.Context(), &dynamodb.ListTagsOfResourceInput{ResourceArn: aws.String(arn + "x")})
+	wantError(t, err, "ResourceNotFoundException", "")
 	if _, err := b.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: &arn, Key: attrs{"h": binary("x")}}); err != nil {
 		t.Errorf("a table's ARN is a name, too: %v", err)
 	}

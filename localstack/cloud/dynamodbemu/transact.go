@@ -192,14 +192,17 @@ func (s *Server) hold(p *transactWriteParams, writes []*write) (release func(), 
 	if err != nil {
 		return func() {}, nil // running it reports the error
 	}
+	var token string
+	if p.ClientRequestToken != nil {
+		token = "\x00" + *p.ClientRequestToken // no item's identity begins so
+	}
+	if s.inFlight[token] {
+		return nil, newError(codeTransactionInProgress, "The transaction with the given request token is already in progress.")
+	}
 	if inConflict := s.heldBy(held); len(inConflict) > 0 {
 		return nil, errCanceled(conflictReasons(len(writes), inConflict))
 	}
-	if p.ClientRequestToken != nil {
-		token := "token|" + *p.ClientRequestToken
-		if s.inFlight[token] {
-			return nil, newError(codeTransactionInProgress, "The transaction with the given request token is already in progress.")
-		}
+	if token != "" {
 		held = append(held, token)
 	}
 	for _, id := range held {

@@ -2,6 +2,7 @@ package dynamodbemu
 
 import (
 	"fmt"
+	"maps"
 	"math/big"
 	"slices"
 	"strings"
@@ -106,10 +107,7 @@ type expectation struct {
 
 // expect draws what happens to each target, in up to two sections.
 func (d *drawing) expect(old map[string]*big.Rat, targets []string) (expectation, bool) {
-	want := map[string]*big.Rat{}
-	for a, v := range old {
-		want[a] = v
-	}
+	want := maps.Clone(old)
 	var sets, removes []string
 	failing := false
 	for _, a := range targets {

@@ -131,6 +131,10 @@ func TestUpdateExpressionsThatAreRefused(t *testing.T) {
 		"an empty map of values":         {"REMOVE a", attrs{}, "ExpressionAttributeValues must not be empty"},
 		"an empty set":                   {"SET a = :v", attrs{":v": numSet()}, "ExpressionAttributeValues contains invalid value: One or more parameter values were invalid: An number set  may not be empty for key :v"},
 		"a set with duplicates":          {"SET a = :v", attrs{":v": numSet("1", "1.0")}, "ExpressionAttributeValues contains invalid value: Input collection contains duplicates for key :v"},
+		"a set with equal strings":       {"SET a = :v", attrs{":v": strSet("x", "x")}, "ExpressionAttributeValues contains invalid value: One or more parameter values were invalid: Input collection [x, x] contains duplicates. for key :v"},
+		"a set with equal binaries":      {"SET a = :v", attrs{":v": binSet("x", "x")}, "ExpressionAttributeValues contains invalid value: One or more parameter values were invalid: Input collection of type BS contains duplicates. for key :v"},
+		"an empty set of binaries":       {"SET a = :v", attrs{":v": binSet()}, "ExpressionAttributeValues contains invalid value: One or more parameter values were invalid: Binary sets should not be empty for key :v"},
+		"redundant parentheses":          {"SET a = ((a + :v))", attrs{":v": num("1")}, invalid + "The expression has redundant parentheses;"},
 		"a number in place of the value": {"SET a = :v.x", attrs{":v": num("1")}, invalid + `Syntax error; token: ".", near: ":v.x"`},
 	}
 	for name, tt := range tests {
