@@ -51,8 +51,8 @@ type Response struct {
 }
 
 // HTTP sends requests. A 2xx answer completes the task; 429, and 503 with a
-// valid Retry-After, put it to sleep as long as that says; any other 5xx and 429 is
-// retried with backoff; any other answer fails the task. The task's id is sent
+// valid Retry-After, put it to sleep as long as that says, and hold the key of the
+// task's first limit for as long; any other 5xx and 429 is retried with backoff; any other answer fails the task. The task's id is sent
 // as Idempotency-Key unless the request has one.
 type HTTP struct {
 	// Hosts are those that may be called: "api.example.com",
@@ -83,7 +83,7 @@ func (h HTTP) Handle(ctx context.Context, input json.RawMessage) (Response, erro
 	case code >= 200 && code < 300:
 		return readResponse(res)
 	case code == http.StatusTooManyRequests, code == http.StatusServiceUnavailable:
-		return Response{}, worker.RescheduleAfter(res)
+		return Response{}, worker.RescheduleAfter(res, worker.HoldKey())
 	case code >= 500:
 		return Response{}, statusError(res)
 	default:

@@ -10,6 +10,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/sluice-dev/sluice/shared/limit"
 	"github.com/sluice-dev/sluice/shared/s3store"
 	"github.com/sluice-dev/sluice/shared/task"
 	"github.com/sluice-dev/sluice/shared/wakeup"
@@ -21,6 +22,9 @@ type Config struct {
 	Store   *s3store.Store
 	Wakeups *wakeup.Armer
 	Mux     *Mux
+
+	// Limiter admits tasks that have limits. Without one they wait.
+	Limiter Limiter
 
 	// WorkerID names this instance in records. Defaults to "worker".
 	WorkerID string
@@ -111,8 +115,17 @@ type work struct {
 	started time.Time
 	// rec is the task as it was last read or written.
 	rec s3store.Record
-	// handler is the one of the task's type, set by admit.
+	// prepared tells that handler, tiers and broken are known.
+	prepared bool
+	// handler is the one of the task's type, nil if there is none.
 	handler *handler
+	// tiers limit the task. broken is why they could not be chosen.
+	tiers  []limit.Tier
+	broken error
+	// input is the task's input if that is an object of its own.
+	input json.RawMessage
+	// reservation is what the limiter charged for the run that comes next, or is under way.
+	reservation *limit.Reservation
 	// armed is the second for which a wake-up is armed, 0 for none.
 	armed int64
 	// yield ends the visit although the task may be due again soon.
@@ -139,6 +152,7 @@ func (e *Engine) attempt(ctx context.Context, w *work) (again bool, err error) {
 	if admitted && err == nil {
 		var claimed bool
 		claimed, err = e.claim(ctx, w) // 3
+		e.giveBack(ctx, w, claimed, err)
 		if claimed && err == nil {
 			result := e.run(ctx, w)        // 4
 			err = e.record(ctx, w, result) // 5
@@ -155,19 +169,22 @@ func (e *Engine) attempt(ctx context.Context, w *work) (again bool, err error) {
 	return e.rest(ctx, w) // 6
 }
 
-// admit finds the handler and asks whether the task may run now.
-func (e *Engine) admit(ctx context.Context, w *work) (bool, error) {
-	w.handler = e.Mux.handlers[w.rec.Task.Type]
-	if w.handler == nil {
+// admit finds the handler and asks whether the task may run now. A selector
+// that failed is let pass, to be a failed attempt.
+func (e *Engine) admit(ctx context.Context, w *work) (admitted bool, err error) {
+	if err := e.prepare(ctx, w); err != nil {
+		return false, err
+	}
+	need := e.timeNeeded(w.rec.Task)
+	switch {
+	case w.handler == nil:
 		return false, e.change(ctx, w, task.Unhandled{Grace: e.UnhandledGrace})
+	case e.timeLeft(ctx) < need:
+		return false, e.postpone(ctx, w, need)
+	case w.broken != nil, len(w.tiers) == 0:
+		return true, nil
 	}
-	if len(w.rec.Task.Limits) > 0 {
-		return false, e.change(ctx, w, task.Defer{
-			Until:  e.Now().Add(time.Minute),
-			Reason: "the task names limits, and this function has no limiter",
-		})
-	}
-	return true, nil
+	return e.acquire(ctx, w)
 }
 
 // rest sleeps a short sleep within the invocation, and reports whether the

@@ -16,12 +16,7 @@ func (e *Engine) load(ctx context.Context, w *work) (due bool, err error) {
 		if !found || err != nil {
 			return false, err
 		}
-		if e.readsRecordFirst(w.rec.Task) {
-			if _, err := e.loadRecord(ctx, w); err != nil {
-				return false, err
-			}
-		}
-		return e.examine(ctx, w)
+		return e.loadBehind(ctx, w)
 	}
 	if err := task.ValidateID(w.id); err != nil {
 		e.Log.WarnContext(ctx, "event names no task", "error", err.Error())
@@ -37,12 +32,20 @@ func (e *Engine) load(ctx context.Context, w *work) (due bool, err error) {
 	return e.examine(ctx, w)
 }
 
-// readsRecordFirst tells the submissions for which the record must be known
-// before anything is done: a replay names one, and a limited task must not ask the limiter
-// when it is not going to run. For all others the claim's own condition finds out whether there
-// is a record.
-func (e *Engine) readsRecordFirst(t task.Task) bool {
-	return t.ReplayRevision > 0 || len(t.Limits) > 0
+// loadBehind looks behind a submission for its record where that must be known
+// before anything is done: a replay names one, and a limited task must not ask the
+// limiter when it is not going to run. For all others the claim's own condition finds out
+// whether there is a record.
+func (e *Engine) loadBehind(ctx context.Context, w *work) (due bool, err error) {
+	if err := e.prepare(ctx, w); err != nil {
+		return false, err
+	}
+	if w.rec.Task.ReplayRevision > 0 || len(w.tiers) > 0 {
+		if _, err := e.loadRecord(ctx, w); err != nil {
+			return false, err
+		}
+	}
+	return e.examine(ctx, w)
 }
 
 // loadRecord reads the record over what is known of the task.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
+	"github.com/sluice-dev/sluice/shared/limit"
 	"github.com/sluice-dev/sluice/shared/task"
 )
 
@@ -33,6 +35,11 @@ type handler struct {
 	run func(context.Context, json.RawMessage) (json.RawMessage, error)
 	// minLease is how long the lease lasts at least.
 	minLease time.Duration
+	// tiers chooses what limits a task, of all that policies can reach. It takes an
+	// input of the type limited. All are nil without limits.
+	tiers    func(json.RawMessage) ([]limit.Tier, error)
+	policies []limit.Policy
+	limited  reflect.Type
 }
 
 // HandleOption changes how tasks of a type are handled.
@@ -50,8 +57,9 @@ func MinLease(d time.Duration) HandleOption {
 // output; with json.RawMessage both are the exact text. An input that does
 // not decode fails the task at once, since trying again can't help.
 //
-// Handle panics if the task type is not valid or has a handler already, as
-// http.ServeMux does: both are mistakes in the program.
+// Handle panics if the task type is not valid or has a handler already, or the
+// limits are for inputs of another type, as http.ServeMux does: these are mistakes
+// in the program.
 func Handle[In, Out any](m *Mux, taskType string, handle func(context.Context, In) (Out, error), opts ...HandleOption) {
 	if err := task.ValidateType(taskType); err != nil {
 		panic("worker: " + err.Error())
@@ -60,11 +68,8 @@ func Handle[In, Out any](m *Mux, taskType string, handle func(context.Context, I
 		panic(fmt.Sprintf("worker: task type %q has a handler already", taskType))
 	}
 	h := &handler{run: func(ctx context.Context, input json.RawMessage) (json.RawMessage, error) {
-		var in In
-		if input == nil {
-			input = json.RawMessage("null")
-		}
-		if err := json.Unmarshal(input, &in); err != nil {
+		in, err := decodeInput[In](input)
+		if err != nil {
 			return nil, Fail(fmt.Errorf("the input does not fit the handler of %s: %w", taskType, err))
 		}
 		out, err := handle(ctx, in)
@@ -80,5 +85,16 @@ func Handle[In, Out any](m *Mux, taskType string, handle func(context.Context, I
 	for _, opt := range opts {
 		opt(h)
 	}
+	if h.limited != nil && h.limited != reflect.TypeFor[In]() {
+		panic(fmt.Sprintf("worker: the limits of %q are for inputs of type %v, its handler takes %v", taskType, h.limited, reflect.TypeFor[In]()))
+	}
 	m.handlers[taskType] = h
+}
+
+func decodeInput[In any](input json.RawMessage) (in In, err error) {
+	if input == nil {
+		input = json.RawMessage("null")
+	}
+	err = json.Unmarshal(input, &in)
+	return in, err
 }

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
+
+	"github.com/sluice-dev/sluice/shared/limit"
 )
 
 // RescheduleError puts the task to sleep when a handler returns it. It is no
@@ -19,6 +22,20 @@ type RescheduleError struct {
 	Checkpoint json.RawMessage
 
 	err error // a checkpoint that can't be encoded
+
+	// hold tells that a key is to be held until the task wakes: that of the policies, or of the
+	// task's first limit if none is named.
+	hold     bool
+	policies []string
+}
+
+// holds tells whether the sleep holds the key of a policy, among the tiers of
+// the task.
+func (e *RescheduleError) holds(policy string, tiers []limit.Tier) bool {
+	if e.hold && len(e.policies) == 0 {
+		return policy == tiers[0].Policy.Name
+	}
+	return slices.Contains(e.policies, policy)
 }
 
 func (e *RescheduleError) Error() string {
@@ -47,6 +64,19 @@ func Checkpoint(v any) RescheduleOption {
 			return
 		}
 		e.Checkpoint = data
+	}
+}
+
+// HoldKey keeps every task of the same key from running until this one wakes:
+// what a vendor's 429 with Retry-After means for all that call it with that key. The key is that
+// under which the task is limited by the policy; without a policy, that of the task's first
+// limit. A policy that the task is not limited by is ignored.
+func HoldKey(policies ...limit.Policy) RescheduleOption {
+	return func(e *RescheduleError) {
+		e.hold = true
+		for _, p := range policies {
+			e.policies = append(e.policies, p.Name)
+		}
 	}
 }
 

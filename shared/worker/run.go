@@ -14,15 +14,10 @@ import (
 	"github.com/sluice-dev/sluice/shared/task"
 )
 
-// claim makes the task ours with a conditional write, if the invocation has
-// the time that the task may need.
+// claim makes the task ours with a conditional write.
 func (e *Engine) claim(ctx context.Context, w *work) (claimed bool, err error) {
-	t := w.rec.Task
-	if left, need := e.timeLeft(ctx), e.timeNeeded(t); left < need {
-		return false, e.postpone(ctx, w, need)
-	}
 	lease := uuid.NewString()
-	next, effects, err := task.Apply(t, task.Claim{
+	next, effects, err := task.Apply(w.rec.Task, task.Claim{
 		LeaseID:        lease,
 		WorkerID:       e.WorkerID,
 		LeaseExpiresAt: e.leaseEnd(ctx, w),
@@ -78,6 +73,8 @@ func (e *Engine) leaseEnd(ctx context.Context, w *work) time.Time {
 type result struct {
 	output json.RawMessage
 	err    error
+	// used is what the handler said the run cost.
+	used *usage
 	// abandoned means that the handler did not stop: nothing may be recorded.
 	abandoned bool
 }
@@ -93,12 +90,23 @@ var (
 // and looks for a cancel request meanwhile. It returns only when the handler has
 // returned; one that ignores the end of its context makes the process exit.
 func (e *Engine) run(ctx context.Context, w *work) result {
-	t, err := e.Store.Resolve(ctx, w.rec.Task)
+	if w.broken != nil {
+		return result{err: w.broken}
+	}
+	t, err := e.resolve(ctx, w)
 	if err != nil {
 		return result{err: err}
 	}
+	t.Limits = limitsOf(w.tiers)
+	used := &usage{actual: make(map[string]int64)}
+	r := e.runHandler(withUsage(withTask(ctx, t), used), w, t)
+	r.used = used
+	return r
+}
+
+func (e *Engine) runHandler(ctx context.Context, w *work, t task.Task) result {
 	timeout := time.Duration(t.TimeoutSeconds) * time.Second
-	limited, stopTimeout := context.WithTimeoutCause(withTask(ctx, t), timeout, errTimeout)
+	limited, stopTimeout := context.WithTimeoutCause(ctx, timeout, errTimeout)
 	defer stopTimeout()
 	handlerCtx, stop := context.WithCancelCause(limited)
 	defer stop(nil)
@@ -185,6 +193,7 @@ func (e *Engine) record(ctx context.Context, w *work, r result) error {
 	if err != nil {
 		return err
 	}
+	defer e.settle(ctx, w, r.used)
 	lease := w.rec.Task.LeaseID
 	for {
 		err := e.change(ctx, w, event)
@@ -209,6 +218,7 @@ func (e *Engine) outcome(ctx context.Context, w *work, r result) (task.Event, er
 		return e.success(ctx, w, r.output)
 	case errors.As(r.err, &sleep) && sleep.err == nil:
 		w.yield = sleep.At.IsZero() && sleep.Delay <= 0
+		e.hold(ctx, w, sleep)
 		return task.Reschedule{Delay: sleep.Delay, At: sleep.At, Checkpoint: sleep.Checkpoint}, nil
 	case errors.As(r.err, &failed):
 		return task.Failure{Error: r.err.Error(), Permanent: true}, nil
