@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/sluice-dev/sluice/shared/worker"
 )
@@ -193,7 +194,7 @@ func readResponse(res *http.Response) (Response, error) {
 	case json.Valid(body):
 		out.Body = body
 	default:
-		out.Body, err = json.Marshal(string(body))
+		out.Body, err = jsontext.AppendQuote(nil, strings.ToValidUTF8(string(body), "\uFFFD"))
 	}
 	return out, err
 }

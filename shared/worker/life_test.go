@@ -584,3 +584,11 @@ func putKey(t *testing.T, s *sluicetest.Stack, key, document string) string {
 	}
 	return key
 }
+
+func TestTextComesOutAsTheHandlerReturnedIt(t *testing.T) {
+	run(t, func(context.Context, json.RawMessage) (any, error) { return "a < b && c > d", nil }, func(t *testing.T, s *sluicetest.Stack) {
+		if got := s.Wait(s.Submit("job", nil).ID); string(got.Output) != `"a < b && c > d"` {
+			t.Errorf("output = %s", got.Output)
+		}
+	})
+}

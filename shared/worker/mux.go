@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -76,7 +77,7 @@ func Handle[In, Out any](m *Mux, taskType string, handle func(context.Context, I
 		if err != nil {
 			return nil, err
 		}
-		output, err := json.Marshal(out)
+		output, err := encode(out)
 		if err != nil {
 			return nil, Fail(fmt.Errorf("the output of %s can't be written as JSON: %w", taskType, err))
 		}
@@ -97,4 +98,19 @@ func decodeInput[In any](input json.RawMessage) (in In, err error) {
 	}
 	err = json.Unmarshal(input, &in)
 	return in, err
+}
+
+// encode is json.Marshal without the escaping of <, > and & for HTML, so that
+// text comes out as it went in.
+func encode(v any) (json.RawMessage, error) {
+	if raw, ok := v.(json.RawMessage); ok && json.Valid(raw) {
+		return raw, nil
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }

@@ -58,7 +58,7 @@ type RescheduleOption func(*RescheduleError)
 // with [LoadCheckpoint] when it runs again.
 func Checkpoint(v any) RescheduleOption {
 	return func(e *RescheduleError) {
-		data, err := json.Marshal(v)
+		data, err := encode(v)
 		if err != nil {
 			e.err = Fail(fmt.Errorf("the checkpoint can't be written as JSON: %w", err))
 			return
