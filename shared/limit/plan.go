@@ -13,11 +13,11 @@ import "time"
 //
 //	Active  (Absent and no e) or (e = Era and Low ≤ p ≤ High)   p = p + Delta, from Base if absent
 //	Idle    no e or e < Reset or (e = Era and p < Low)          p = Base + Delta
-//	Lower   e = Era and p ≥ Low and (no g or g ≤ High)          p = p − Delta, g = g + Delta, from 0 if absent
+//	Lower   e = Era and Low ≤ p ≤ High and (no g or g ≤ Given)  p = p − Delta, g = g + Delta, from 0 if absent
 //	Exact   e, p, g as in Old, or no e if Old is fresh          e, p, g as in New
 //
 // all of them with e = Era as part of the update, with (no h or h ≤ HeldBy) as part
-// of the condition if HeldBy is set, and without an update of h.
+// of the condition unless AnyHold, and without an update of h.
 // [Plan.Applies] and [Plan.Apply] say the same in Go.
 type Plan struct {
 	Branch    Branch
@@ -25,9 +25,11 @@ type Plan struct {
 	Low, High Num
 	Base      Num
 	Delta     Num
+	Given     Num
 	Reset     int64
 	Absent    bool
 	HeldBy    int64
+	AnyHold   bool
 	Old, New  State
 
 	policy string
@@ -44,24 +46,33 @@ const (
 	Exact  Branch = "exact"  // as the guess to the last digit
 )
 
+// Replace returns the plan that puts next in the place of old, whatever holds: how a
+// store carries out [Meter.Grant], and [Meter.Settle] once it knows the State. A hold
+// is not part of it; stores raise or remove h by itself.
+func Replace(old, next State) Plan {
+	return Plan{Branch: Exact, Era: next.Era, Old: old, New: next, AnyHold: true}
+}
+
 // Applies reports whether the plan's condition holds for a State.
 func (p Plan) Applies(s State) bool {
-	if p.HeldBy != 0 && s.Hold > p.HeldBy {
+	if !p.AnyHold && s.Hold > p.HeldBy {
 		return false
 	}
 	current := s.Era == p.Era
 	switch p.Branch {
 	case Active:
-		return p.Absent && s.Era == 0 || current && !s.Position.less(p.Low) && !p.High.less(s.Position)
+		return p.Absent && s.Era == 0 || current && p.between(s.Position)
 	case Idle:
 		return s.Era < p.Reset || s.Era == 0 || current && s.Position.less(p.Low)
 	case Lower:
-		return current && !s.Position.less(p.Low) && !p.High.less(s.Given)
+		return current && p.between(s.Position) && !p.Given.less(s.Given)
 	case Exact:
 		return s.Era == p.Old.Era && (s.Era == 0 || s.Position == p.Old.Position && s.Given == p.Old.Given)
 	}
 	return false
 }
+
+func (p *Plan) between(pos Num) bool { return !pos.less(p.Low) && !p.High.less(pos) }
 
 // Apply returns the State after the plan's update.
 func (p Plan) Apply(s State) State {
@@ -109,27 +120,33 @@ func (m *Meter) Plan(guess State, cost int64, at time.Time) (Plan, Decision) {
 		Low:    v.line.floor,
 		Base:   v.line.floor,
 		Delta:  v.units(d.Charge.Units),
-		HeldBy: max(now, 1),
+		HeldBy: now,
 		Reset:  m.reset,
 		policy: m.policy.Name,
 		units:  d.Charge.Units,
 	}
-	firstUse := v.seg.Kind == FixedWindow && v.seg.calendar == nil
-	fresh := guess.Era == 0 || guess.Era < m.reset
-	switch {
-	case !fresh && guess.Era != p.Era:
+	switch unknown := guess.Era == 0; {
+	case !unknown && guess.Era != p.Era && guess.Era >= m.reset:
 		p.Branch, p.Old, p.New = Exact, guess, d.Next
 		p.Base = d.Charge.Own
-	case fresh && m.guessActive(&v), !fresh && !guess.Position.less(v.line.floor):
-		p.Branch, p.Absent = Active, !firstUse
+	case unknown && m.guessActive(&v), guess.Era == p.Era && !guess.Position.less(v.line.floor):
+		p.Branch = Active
+		p.Absent = unknown || v.seg.Kind != FixedWindow // else absence is news
 		p.High = v.line.ceiling.sub(p.Delta)
 	default:
-		if p.Branch = Idle; firstUse {
-			// What began after this is still open.
-			p.Low = product(max(v.now-v.seg.Window.period.Milliseconds()+1, 0), v.seg.scale)
-		}
+		p.Branch, p.Low = Idle, v.openSince()
 	}
 	return p, d
+}
+
+// openSince returns the position below which a State has nothing in use. It is the
+// floor, except for windows from first use, of which one that began after this is
+// still open.
+func (v *view) openSince() Num {
+	if v.seg.Kind == FixedWindow && v.seg.calendar == nil {
+		return product(max(v.now-v.seg.Window.period.Milliseconds()+1, 0), v.seg.scale)
+	}
+	return v.line.floor
 }
 
 // slowRefill tells a key that was not seen yet but exists more probably in use (above)
@@ -156,27 +173,30 @@ func (m *Meter) PlanSettle(guess State, c Charge, actual int64, at time.Time) (p
 	if c.Era > m.history[len(m.history)-1].Era {
 		return Plan{}, false, true
 	}
-	v := m.view(State{Era: c.Era, Position: c.Position, Given: c.Given}, now)
+	charged := State{Era: c.Era, Position: c.Position, Given: c.Given}
+	v := m.view(charged, now)
 	actual, _ = m.charge(actual, v.force)
 	if c.Era != v.seg.Era || guess.Era != 0 && guess.Era != c.Era {
 		next, stale := m.Settle(guess, c, actual, at)
-		return Plan{Branch: Exact, Old: guess, New: next, Era: next.Era}, next != guess, stale
+		return Replace(guess, next), next != guess, stale
 	}
-	p = Plan{Era: c.Era, Low: v.line.floor, Base: v.line.floor, Reset: m.reset}
+	p = Plan{Era: c.Era, Reset: m.reset, High: maxNum, Given: maxNum, AnyHold: true}
 	if actual > c.Units {
-		p.Branch, p.Absent, p.Delta, p.High = Active, true, v.units(actual-c.Units), maxNum
-		if guess.Era != 0 && guess.Position.less(v.line.floor) {
+		v := m.view(State{}, now)
+		p.Branch, p.Absent, p.Low, p.Base, p.Delta = Active, true, v.openSince(), v.line.floor, v.units(actual-c.Units)
+		if guess.Era != 0 && guess.Position.less(p.Low) {
 			p.Branch = Idle
 		}
 		return p, true, false
 	}
-	// As much as can come back if nobody else was given anything, and the most that
-	// others may have been given for it to be right.
+	// As much as can come back if nobody else was given anything; else, the most that
+	// others may have been given for it still to be right.
 	p.Branch, p.Delta = Lower, m.refundable(&v, c, c.Units-actual)
-	if p.Low = p.Low.add(p.Delta); c.Own.less(p.Low) {
-		p.High = c.Position.add(c.Given).sub(p.Low)
-	} else {
-		p.High = maxNum
+	if p.Low = v.line.floor.add(p.Delta); c.Own.less(p.Low) {
+		p.Given = c.Position.add(c.Given).sub(p.Low)
+	}
+	if v.seg.Kind == FixedWindow {
+		p.High = v.line.floor.add(NumOf(v.seg.scale - 1)) // of the charge's own window
 	}
 	return p, p.Delta != Num{}, false
 }
