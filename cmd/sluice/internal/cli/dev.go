@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"maps"
 
 	"github.com/spf13/cobra"
 
@@ -31,9 +32,7 @@ when it ends.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			environment := map[string]string{handlers.EnvHTTPHosts: hosts}
-			for name, value := range env {
-				environment[name] = value
-			}
+			maps.Copy(environment, env)
 			return dev.Run(cmd.Context(), dev.Options{
 				Address:     fmt.Sprintf("127.0.0.1:%d", port),
 				Claim:       claim,
