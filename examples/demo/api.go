@@ -32,8 +32,8 @@ type api struct {
 
 const maintenance = 4 * time.Second
 
-func startAPI(perSecond int) (*api, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+func startAPI(ctx context.Context, perSecond int) (*api, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func startAPI(perSecond int) (*api, error) {
 	return a, nil
 }
 
-func (a *api) close() { _ = a.server.Shutdown(context.Background()) }
+func (a *api) close() { _ = a.server.Close() }
 
 func (a *api) host() string { return a.listener.Addr().String() }
 func (a *api) url() string  { return "http://" + a.host() }

@@ -41,7 +41,7 @@ func main() {
 func run(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	api, err := startAPI(5)
+	api, err := startAPI(ctx, 5)
 	if err != nil {
 		return err
 	}
@@ -109,10 +109,7 @@ func (d *demo) watch(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		line := fmt.Sprintf("%3.0f s", time.Since(start).Seconds())
-		for _, s := range task.Statuses() {
-			line += fmt.Sprintf("  %s %2d", s, counts[s])
-		}
+		line := progress(time.Since(start), counts)
 		switch done := counts[task.Pending]+counts[task.Running] == 0; {
 		case terminal && !done:
 			fmt.Print("\r" + line)
@@ -132,6 +129,15 @@ func (d *demo) watch(ctx context.Context) error {
 		case <-time.After(3 * time.Second):
 		}
 	}
+}
+
+func progress(since time.Duration, counts map[task.Status]int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%3.0f s", since.Seconds())
+	for _, s := range task.Statuses() {
+		fmt.Fprintf(&b, "  %s %2d", s, counts[s])
+	}
+	return b.String()
 }
 
 func (d *demo) read(ctx context.Context) (map[task.Status]int, error) {

@@ -18,7 +18,6 @@ package sluicetest
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"testing"
 	"time"
@@ -92,7 +91,7 @@ func claimFunction(c *cloud.Cloud, mux *worker.Mux, change func(*worker.Config))
 			if err != nil {
 				return nil, err
 			}
-			engine.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+			engine.Log = slog.New(slog.DiscardHandler)
 			engine.Exit = func(int) { lambdaemu.Exit(ctx) }
 			if change != nil {
 				change(&engine.Config)

@@ -77,16 +77,14 @@ func IsThrottled(err error) bool {
 func Code(err error) string { return code(err) }
 
 func code(err error) string {
-	var api smithy.APIError
-	if errors.As(err, &api) {
+	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		return api.ErrorCode()
 	}
 	return ""
 }
 
 func status(err error) int {
-	var response *smithyhttp.ResponseError
-	if errors.As(err, &response) {
+	if response, ok := errors.AsType[*smithyhttp.ResponseError](err); ok {
 		return response.HTTPStatusCode()
 	}
 	return 0

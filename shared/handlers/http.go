@@ -72,8 +72,7 @@ func (h HTTP) Handle(ctx context.Context, input json.RawMessage) (Response, erro
 		return Response{}, worker.Fail(err)
 	}
 	res, err := h.client().Do(req)
-	var refused *hostError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*hostError](err); ok {
 		return Response{}, worker.Fail(refused)
 	}
 	if err != nil {

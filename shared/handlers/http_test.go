@@ -139,8 +139,7 @@ func TestHTTPRefusesAnInputItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	for _, input := range []string{`{"uri":"http://x/"}`, `{"URL":"http://x/"}`, `"http://x/"`, `{"url":"x"}`, `{"url":"http://x/","method":"A B"}`} {
 		_, err := handlers.HTTP{Hosts: []string{"*"}}.Handle(context.Background(), json.RawMessage(input))
-		var failed *worker.FailError
-		if !errors.As(err, &failed) {
+		if _, failed := errors.AsType[*worker.FailError](err); !failed {
 			t.Errorf("input %s: err = %v, want a permanent one", input, err)
 		}
 	}

@@ -84,14 +84,13 @@ func (s *Store) SubmittedAt(ctx context.Context, key string) (Submission, error)
 		return Submission{}, s.readError(err, "read %s", key)
 	}
 	sub := Submission{Key: key, VersionID: aws.ToString(out.VersionId)}
-	id, err := InboxID(key)
-	if err != nil {
-		out.Body.Close()
-		sub.Problem = err
+	defer func() { _ = out.Body.Close() }() // all of it was read, or none is wanted
+	id, problem := InboxID(key)
+	if problem != nil {
+		sub.Problem = problem
 		return sub, nil
 	}
 	if size := aws.ToInt64(out.ContentLength); size > task.MaxDocumentBytes {
-		out.Body.Close()
 		sub.Problem = fmt.Errorf("it has %d bytes, a submission has at most %d: keep a large input under payloads/ and name it in input_ref", size, task.MaxDocumentBytes)
 		return sub, nil
 	}

@@ -158,8 +158,7 @@ func (e *Engine) attempt(ctx context.Context, w *work) (again bool, err error) {
 			err = e.record(ctx, w, result) // 5
 		}
 	}
-	var lost *s3store.ConflictError
-	if errors.As(err, &lost) { // somebody else moved the task: see what it is now
+	if lost, ok := errors.AsType[*s3store.ConflictError](err); ok { // somebody else moved the task: see what it is now
 		w.rec = lost.Current
 		return e.examine(ctx, w)
 	}
@@ -297,4 +296,4 @@ func (e *Engine) report(ctx context.Context, w *work, effects task.Effects) {
 	e.Log.LogAttrs(ctx, slog.LevelInfo, "task", attrs...)
 }
 
-func (e *Engine) jitter() float64 { return rand.Float64() }
+func (e *Engine) jitter() float64 { return rand.Float64() } //nolint:gosec // it spreads retries, it keeps no secret

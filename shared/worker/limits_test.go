@@ -57,10 +57,10 @@ func limited(t *testing.T, handle func(context.Context, prompt) (any, error), te
 
 func fine(context.Context, prompt) (any, error) { return "fine", nil }
 
-// left is what the organization has left.
-func left(t *testing.T, m *limit.Memory, org string) int64 {
+// left is what acme has left.
+func left(t *testing.T, m *limit.Memory) int64 {
 	t.Helper()
-	r, err := m.Inspect(t.Context(), perOrg.Key(org))
+	r, err := m.Inspect(t.Context(), perOrg.Key("acme"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestALimitedTaskRunsWhenAdmittedAndPays(t *testing.T) {
 		if got := s.Get(id); got.Status != task.Completed || got.ThrottleCount != 0 {
 			t.Errorf("task = %s", got.Encode())
 		}
-		if got := left(t, m, "acme"); got != 3 {
+		if got := left(t, m); got != 3 {
 			t.Errorf("%d left, want 3", got)
 		}
 	})
@@ -159,7 +159,7 @@ func TestRetriesAndRerunsPayAgain(t *testing.T) {
 		if got := s.Get(id); got.Status != task.Completed {
 			t.Errorf("task = %s", got.Encode())
 		}
-		if got := left(t, m, "acme"); got != 1 {
+		if got := left(t, m); got != 1 {
 			t.Errorf("%d left, want 1 after three runs of 3", got)
 		}
 	})
@@ -173,7 +173,7 @@ func TestSettleGivesBackWhatWasNotUsed(t *testing.T) {
 	limited(t, handle, func(t *testing.T, s *sluicetest.Stack, m *limit.Memory) {
 		s.Submit("llm", prompt{Org: "acme", Cost: 9})
 		synctest.Wait()
-		if got := left(t, m, "acme"); got != 8 {
+		if got := left(t, m); got != 8 {
 			t.Errorf("%d left, want 8", got)
 		}
 	})
@@ -285,7 +285,7 @@ func TestALostClaimIsGivenBack(t *testing.T) {
 		if got := s.Get(made.ID); got.Status != task.Cancelled || got.Attempt != 0 {
 			t.Errorf("task = %s", got.Encode())
 		}
-		if got := left(t, m, "acme"); got != 10 {
+		if got := left(t, m); got != 10 {
 			t.Errorf("%d left, want 10", got)
 		}
 	})

@@ -100,8 +100,7 @@ func (e *Engine) examine(ctx context.Context, w *work) (due bool, err error) {
 			break
 		}
 		err = e.change(ctx, w, event)
-		var lost *s3store.ConflictError
-		if errors.As(err, &lost) {
+		if lost, ok := errors.AsType[*s3store.ConflictError](err); ok {
 			w.rec = lost.Current
 			continue
 		}
@@ -149,11 +148,12 @@ func (e *Engine) cleanUp(ctx context.Context, w *work) (task.Event, error) {
 		if err != nil {
 			return nil, err
 		}
-		if sub.Problem != nil {
+		switch {
+		case sub.Problem != nil:
 			err = e.quarantine(ctx, sub)
-		} else if sub.Task.ReplayRevision > 0 && sub.Task.ReplayRevision == w.rec.Task.Revision {
+		case sub.Task.ReplayRevision > 0 && sub.Task.ReplayRevision == w.rec.Task.Revision:
 			return task.Replay{InboxVersion: sub.VersionID}, nil
-		} else {
+		default:
 			err = e.Store.Remove(ctx, w.id, sub.VersionID)
 		}
 		if err != nil {
