@@ -5,7 +5,8 @@
 #   embedded    always: the emulators of this repository, in one process
 #   ministack   always: the real stack, deployed by CDK onto MiniStack
 #   localstack  with Docker and LOCALSTACK_AUTH_TOKEN
-#   aws         with SLUICE_E2E_AWS=1 and credentials; it deploys a stack of its own and destroys it
+#   aws         with SLUICE_E2E_AWS=1 and the credentials of an account and Region that CDK is bootstrapped
+#               in; it deploys a stack of its own and destroys it
 #
 # Arguments choose: `localstack/e2e.sh embedded ministack`. The tools come from the Makefile: CDK,
 # MINISTACK_PYTHON. Further `go test` flags can be given in E2E_FLAGS.
@@ -91,7 +92,8 @@ aws() {
 		not_run aws "opt in with SLUICE_E2E_AWS=1 and credentials"
 		return
 	fi
-	attempt aws "${deploy[@]}" -target aws -- "${suite[@]}" aws "${flags[@]}"
+	# The account's CDK bootstrap is its owner's business.
+	attempt aws "${deploy[@]}" -target aws -bootstrap=false -- "${suite[@]}" aws "${flags[@]}"
 }
 
 go build -o "$scratch/" ./localstack/deploy ./localstack/ministack

@@ -43,6 +43,7 @@ func main() {
 	flag.StringVar(&d.Stack, "stack", "SluiceE2E", "the stack's `name`")
 	flag.StringVar(&d.Assets, "assets", "dist/host", "the `folder` that holds the function binaries")
 	flag.StringVar(&d.Architecture, "architecture", hostArchitecture(), "what the binaries were built for: arm64 or x86_64")
+	flag.BoolVar(&d.Bootstrap, "bootstrap", true, "bootstrap the account for CDK first; turn it off where that is done")
 	flag.Parse()
 	if d.Target == "" || flag.NArg() == 0 {
 		fmt.Fprintln(os.Stderr, "usage: deploy -target name [flags] -- command [argument...]")
@@ -75,6 +76,7 @@ func hostArchitecture() string {
 // deployment is one stack on one cloud.
 type deployment struct {
 	Target, CDK, App, Stack, Assets, Architecture string
+	Bootstrap                                     bool
 
 	dir string // the synthesised app and the outputs
 }
@@ -89,8 +91,10 @@ func (d *deployment) run(ctx context.Context, command []string) (err error) {
 	if err := d.synth(ctx); err != nil {
 		return err
 	}
-	if err := d.cdk(ctx, "bootstrap", "--app", d.assembly()); err != nil {
-		return err
+	if d.Bootstrap {
+		if err := d.cdk(ctx, "bootstrap", "--app", d.assembly()); err != nil {
+			return err
+		}
 	}
 	// From here on there may be something to take down, also when the deployment stops half way.
 	defer func() { err = errors.Join(err, d.destroy(context.WithoutCancel(ctx))) }()
