@@ -1,0 +1,188 @@
+package lambdalimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/sluice-dev/sluice/shared/limit"
+)
+
+// A Limiter is what the function asks: a limiter that can also settle reservations
+// that another instance of the function has taken.
+type Limiter interface {
+	limit.Limiter
+	limit.Settler
+}
+
+// Once is what a Limiter may be able to do besides: operations that name
+// themselves. One that was carried out before under its id is not carried out again,
+// and answers as if it had just been.
+type Once interface {
+	AcquireOnce(ctx context.Context, id string, tiers ...limit.Tier) (*limit.Reservation, error)
+	GrantOnce(ctx context.Context, id string, t limit.Tier, n int64) error
+}
+
+// Handler is the function: a lambda.Handler of package aws-lambda-go.
+type Handler struct {
+	// Limiter decides.
+	Limiter Limiter
+
+	// Log gets a line for each request that failed by no fault of the caller.
+	// Defaults to slog.Default.
+	Log *slog.Logger
+}
+
+// margin is how long before the end of an invocation its answer has to be ready.
+const margin = 300 * time.Millisecond
+
+// Invoke answers one request. The error is always nil: what goes wrong is in the
+// answer.
+func (h *Handler) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-margin))
+		defer cancel()
+	}
+	answer, op, err := h.answer(ctx, payload)
+	if err != nil {
+		e := errorOf(err)
+		h.report(ctx, op, e)
+		answer = Failure{Error: e}
+	}
+	doc, err := json.Marshal(answer)
+	if err != nil {
+		return json.Marshal(Failure{Error: &Error{Code: Internal, Message: fmt.Sprintf("write the answer: %v", err)}})
+	}
+	return doc, nil
+}
+
+// answer decodes and carries out a request. A panic is an internal error, and its
+// stack is for the log alone.
+func (h *Handler) answer(ctx context.Context, payload []byte) (answer any, op Op, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			h.log().ErrorContext(ctx, "panic", "op", op, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			answer, err = nil, &Error{Code: Internal, Message: "the function met a fault, its log says more"}
+		}
+	}()
+	r, err := decode(payload)
+	if err != nil {
+		return nil, "", err
+	}
+	op = r.Op
+	answer, err = h.do(ctx, r)
+	return answer, op, err
+}
+
+func (h *Handler) do(ctx context.Context, r *Request) (any, error) {
+	one := tierOf(r.Policy, r.Key, r.Cost)
+	switch r.Op {
+	case OpAcquire:
+		return h.acquire(ctx, r)
+	case OpSettle, OpRefund:
+		return done(h.settle(ctx, r))
+	case OpInspect:
+		reading, err := h.Limiter.Inspect(ctx, one)
+		return readingOf(reading), err
+	case OpGrant:
+		return done(h.grant(ctx, r, one))
+	case OpHold:
+		until := time.Now()
+		if r.Until != nil {
+			until = *r.Until
+		} else {
+			until = until.Add(time.Duration(*r.ForMS) * time.Millisecond)
+		}
+		return done(h.Limiter.Hold(ctx, one, until))
+	case OpRelease:
+		return done(h.Limiter.Release(ctx, one))
+	case OpReset:
+		return inForce(h.Limiter.Reset(ctx, r.Policy, r.By))
+	case OpSetOverride:
+		return inForce(h.Limiter.SetOverride(ctx, r.Policy, r.override()))
+	case OpClearOverride:
+		return inForce(h.Limiter.ClearOverride(ctx, r.Policy, r.By))
+	case OpPolicies:
+		entries, err := h.Limiter.Policies(ctx)
+		return Listing{Policies: entries}, err
+	default:
+		return nil, badMember("op", "%q: want %s", string(r.Op), opNames())
+	}
+}
+
+func (h *Handler) acquire(ctx context.Context, r *Request) (any, error) {
+	tiers := make([]limit.Tier, len(r.Tiers))
+	for i, t := range r.Tiers {
+		tiers[i] = t.tier()
+	}
+	if len(r.Only) > 0 {
+		var err error
+		if tiers, err = limit.Only(tiers, r.Only...); err != nil {
+			return nil, err
+		}
+	}
+	take := h.Limiter.Acquire
+	if once, ok := h.Limiter.(Once); ok && r.ID != "" {
+		take = func(ctx context.Context, tiers ...limit.Tier) (*limit.Reservation, error) {
+			return once.AcquireOnce(ctx, r.ID, tiers...)
+		}
+	}
+	reservation, err := take(ctx, tiers...)
+	var refusal *limit.Denied
+	switch {
+	case errors.As(err, &refusal):
+		return denied(refusal), nil
+	case err != nil:
+		return nil, err
+	}
+	return admitted(reservation), nil
+}
+
+func (h *Handler) settle(ctx context.Context, r *Request) error {
+	receipt, err := decodeReceipt(r.Reservation)
+	if err != nil {
+		return err
+	}
+	reservation := limit.NewReservation(receipt, h.Limiter)
+	if r.Op == OpRefund {
+		return reservation.Refund(ctx)
+	}
+	actual := make([]limit.Tier, len(r.Actual))
+	for i, t := range r.Actual {
+		actual[i] = t.tier()
+	}
+	return reservation.Settle(ctx, actual...)
+}
+
+func (h *Handler) grant(ctx context.Context, r *Request, t limit.Tier) error {
+	if once, ok := h.Limiter.(Once); ok && r.ID != "" {
+		return once.GrantOnce(ctx, r.ID, t, *r.Amount)
+	}
+	return h.Limiter.Grant(ctx, t, *r.Amount)
+}
+
+func done(err error) (any, error) { return Done{Done: true}, err }
+
+func inForce(at time.Time, err error) (any, error) { return Change{InForceAt: at.UTC()}, err }
+
+func (h *Handler) log() *slog.Logger {
+	if h.Log == nil {
+		return slog.Default()
+	}
+	return h.Log
+}
+
+// report logs what an operator may have to look into.
+func (h *Handler) report(ctx context.Context, op Op, e *Error) {
+	switch e.Code {
+	case StoreBusy, StoreUnavailable, AccessDenied, Internal:
+		h.log().ErrorContext(ctx, "request failed", "op", op, "code", e.Code, "error", e.Message)
+	case InvalidRequest, InvalidPolicy, UnknownPolicy: // the caller knows
+	}
+}
