@@ -73,7 +73,7 @@ func (p *Policy) UnmarshalJSON(data []byte) error {
 	if w.Reset != nil {
 		q.Manual = ResetOn(w.Reset.Cron, w.Reset.Zone)
 	}
-	if q.Kind() != w.Kind || w.Kind != ManualReset && w.Reset != nil {
+	if w.Kind == "" || q.Kind() != w.Kind || w.Kind != ManualReset && w.Reset != nil {
 		return fmt.Errorf("limit: policy %q in JSON: kind is %q: want %q with refill and interval_ms, %q with a window, or %q, which may have a reset",
 			w.Name, w.Kind, Bucket, FixedWindow, ManualReset)
 	}

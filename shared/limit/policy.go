@@ -246,7 +246,7 @@ func (p Policy) validateAmounts(bad *InvalidPolicyError) {
 		bad.add("burst", "%d: only a token bucket has a burst", p.Burst)
 	case p.Burst < 0 || p.Burst > MaxUnits:
 		bad.add("burst", "%d: want 0 to %d", p.Burst, MaxUnits)
-	case p.Max >= 0 && p.Max <= MaxUnits && p.normal().Max+p.Burst > MaxUnits:
+	case p.Max >= 0 && p.normal().Max <= MaxUnits && p.normal().Max+p.Burst > MaxUnits:
 		bad.add("burst", "%d: max and burst together are above %d", p.Burst, MaxUnits)
 	}
 }
