@@ -318,32 +318,51 @@ func TestGrantCapsAndDrainFloors(t *testing.T) {
 func TestHoldLetsNothingPassAndLeavesTheBalance(t *testing.T) {
 	t.Parallel()
 	p := bucket(10, 10*time.Second)
-	now := time.Now()
 	m := newMemory(t, p)
-	acquire(t, m, now, p.Key("a").Cost(10))
-	hold := func(d time.Duration) {
+	acquire(t, m, at(0), p.Key("a").Cost(10))
+	hold := func(until time.Time) {
 		t.Helper()
-		if err := m.Hold(t.Context(), p.Key("a"), now.Add(d)); err != nil {
+		if err := m.HoldAt(at(0), p.Key("a"), until); err != nil {
 			t.Fatal(err)
 		}
 	}
-	hold(time.Minute)
-	hold(time.Second) // only extends
-	d := refuse(t, m, now, p.Key("a"))
-	if !d.Blocked[0].Held || d.RetryAfter < time.Minute || d.RetryAfter > time.Minute+time.Millisecond {
+	hold(at(60).Add(time.Nanosecond)) // rounded up, never to an earlier end
+	hold(at(1))                       // only extends
+	d := refuse(t, m, at(0), p.Key("a"))
+	if !d.Blocked[0].Held || d.RetryAfter != time.Minute+time.Millisecond {
 		t.Errorf("%+v, want it held for a minute", d)
 	}
-	acquire(t, m, now, p.Key("b")) // another key
-	r := inspect(t, m, now.Add(30*time.Second), p.Key("a"))
-	if r.Available != 10 || r.HeldUntil.Before(now.Add(time.Minute)) || r.Blocked == nil {
+	acquire(t, m, at(0), p.Key("b")) // another key
+	r := inspect(t, m, at(30), p.Key("a"))
+	if r.Available != 10 || !r.HeldUntil.Equal(at(60.001)) || r.Blocked == nil {
 		t.Errorf("%+v, want a full bucket, held", r)
 	}
-	acquire(t, m, now.Add(time.Minute+time.Millisecond), p.Key("a").Cost(10))
-	hold(2 * time.Minute)
-	if err := m.Release(t.Context(), p.Key("a")); err != nil {
+	refuse(t, m, at(60), p.Key("a"))
+	acquire(t, m, at(60.001), p.Key("a").Cost(10))
+	hold(at(120))
+	if err := m.ReleaseAt(at(65), p.Key("a")); err != nil {
 		t.Fatal(err)
 	}
-	acquire(t, m, now.Add(65*time.Second), p.Key("a"))
+	acquire(t, m, at(65), p.Key("a"))
+}
+
+func TestHoldOutlastsAResetAndAnOverride(t *testing.T) {
+	t.Parallel()
+	p := bucket(10, 10*time.Second)
+	m := newMemory(t, p)
+	if err := m.HoldAt(at(0), p.Key("a"), at(60)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.ResetAt(at(1), p.Name, "op"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.SetOverrideAt(at(1), p.Name, limit.Override{Max: new(int64(50))}); err != nil {
+		t.Fatal(err)
+	}
+	if d := refuse(t, m, at(2), p.Key("a")); d.RetryAfter != 58*time.Second {
+		t.Errorf("retry after %v, want the hold's end: it is the vendor's, not the policy's", d.RetryAfter)
+	}
+	acquire(t, m, at(60), p.Key("a").Cost(50))
 }
 
 func TestResetMakesEveryKeyFreshInOneWrite(t *testing.T) {

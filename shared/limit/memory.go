@@ -216,12 +216,22 @@ func (m *Memory) GrantAt(at time.Time, t Tier, n int64) error {
 
 // Hold implements [Operator].
 func (m *Memory) Hold(_ context.Context, t Tier, until time.Time) error {
-	return m.update(t, m.clock(), func(_ *Meter, s State) State { return s.HoldUntil(until) })
+	return m.HoldAt(m.clock(), t, until)
+}
+
+// HoldAt is Hold at a time.
+func (m *Memory) HoldAt(at time.Time, t Tier, until time.Time) error {
+	return m.update(t, at, func(_ *Meter, s State) State { return s.HoldUntil(until) })
 }
 
 // Release implements [Operator].
 func (m *Memory) Release(_ context.Context, t Tier) error {
-	return m.update(t, m.clock(), func(_ *Meter, s State) State { return s.Released() })
+	return m.ReleaseAt(m.clock(), t)
+}
+
+// ReleaseAt is Release at a time.
+func (m *Memory) ReleaseAt(at time.Time, t Tier) error {
+	return m.update(t, at, func(_ *Meter, s State) State { return s.Released() })
 }
 
 // SetOverride implements [Operator].
