@@ -180,7 +180,7 @@ func (c *Client) call(ctx context.Context, r Request, into answer) error {
 			return fmt.Errorf("%w: invoke %s: %w", failure.means, c.function, failure.err)
 		}
 		wait := firstWait << (try - 1)
-		if err := sleep(ctx, wait/2+rand.N(wait)); err != nil {
+		if err := sleep(ctx, wait/2+rand.N(wait)); err != nil { //nolint:gosec // jitter
 			return fmt.Errorf("%w: invoke %s: %w", failure.means, c.function, failure.err)
 		}
 	}

@@ -154,12 +154,12 @@ type line struct {
 	calls  int
 }
 
-type fault func(*line, context.Context, *lambda.InvokeInput) (*lambda.InvokeOutput, error)
+type fault func(context.Context, *line, *lambda.InvokeInput) (*lambda.InvokeOutput, error)
 
 func (l *line) Invoke(ctx context.Context, in *lambda.InvokeInput, o ...func(*lambda.Options)) (*lambda.InvokeOutput, error) {
 	l.calls++
 	if n := l.calls - 1; n < len(l.faults) {
-		return l.faults[n](l, ctx, in)
+		return l.faults[n](ctx, l, in)
 	}
 	return l.bundle.Invoke(ctx, in, o...)
 }
@@ -167,7 +167,7 @@ func (l *line) Invoke(ctx context.Context, in *lambda.InvokeInput, o ...func(*la
 var errReset = errors.New("read: connection reset by peer")
 
 // lost is an invocation whose answer does not arrive.
-func lost(l *line, ctx context.Context, in *lambda.InvokeInput) (*lambda.InvokeOutput, error) {
+func lost(ctx context.Context, l *line, in *lambda.InvokeInput) (*lambda.InvokeOutput, error) {
 	if _, err := l.bundle.Invoke(ctx, in); err != nil {
 		return nil, err
 	}
@@ -175,7 +175,7 @@ func lost(l *line, ctx context.Context, in *lambda.InvokeInput) (*lambda.InvokeO
 }
 
 // crash is an invocation in which the function ends after it has asked.
-func crash(l *line, ctx context.Context, in *lambda.InvokeInput) (*lambda.InvokeOutput, error) {
+func crash(ctx context.Context, l *line, in *lambda.InvokeInput) (*lambda.InvokeOutput, error) {
 	if _, err := l.bundle.Invoke(ctx, in); err != nil {
 		return nil, err
 	}
@@ -183,13 +183,13 @@ func crash(l *line, ctx context.Context, in *lambda.InvokeInput) (*lambda.Invoke
 }
 
 func refuse(code string) fault {
-	return func(*line, context.Context, *lambda.InvokeInput) (*lambda.InvokeOutput, error) {
+	return func(context.Context, *line, *lambda.InvokeInput) (*lambda.InvokeOutput, error) {
 		return nil, &smithy.GenericAPIError{Code: code, Message: "no"}
 	}
 }
 
 func reply(payload string) fault {
-	return func(*line, context.Context, *lambda.InvokeInput) (*lambda.InvokeOutput, error) {
+	return func(context.Context, *line, *lambda.InvokeInput) (*lambda.InvokeOutput, error) {
 		return &lambda.InvokeOutput{Payload: []byte(payload)}, nil
 	}
 }
@@ -288,7 +288,7 @@ func TestTheClientEndsWithItsContext(t *testing.T) {
 		if _, err := lambdalimit.NewClient(l, "limiter").Acquire(ctx, vendor.Key("a")); !errors.Is(err, limit.ErrStoreBusy) {
 			t.Errorf("%v", err)
 		}
-		waiting := func(*line, context.Context, *lambda.InvokeInput) (*lambda.InvokeOutput, error) {
+		waiting := func(context.Context, *line, *lambda.InvokeInput) (*lambda.InvokeOutput, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}

@@ -77,8 +77,7 @@ func badMember(member, format string, args ...any) error {
 
 // errorOf is an error of a limiter as an answer holds it.
 func errorOf(err error) *Error {
-	var known *Error
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*Error](err); ok {
 		return known
 	}
 	e := &Error{Code: Internal, Message: strings.TrimPrefix(err.Error(), "limit: ")}

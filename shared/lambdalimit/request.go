@@ -211,23 +211,32 @@ func (r *Request) checkTiers() error {
 	case r.Only != nil && len(r.Only) == 0:
 		return badMember("only", "name at least one policy, or leave it out for all tiers")
 	}
-	for name, list := range map[string][]Tier{"tiers": r.Tiers, "actual": r.Actual} {
-		for i, t := range list {
-			at := fmt.Sprintf("%s[%d]", name, i)
-			switch {
-			case t.Policy == "":
-				return badMember(at+".policy", "is missing or empty")
-			case t.Cost == nil && name == "actual":
-				return badMember(at+".cost", "is missing")
-			case t.Cost != nil && (*t.Cost < 0 || *t.Cost > limit.MaxUnits):
-				return badMember(at+".cost", "%d: want 0 to %d", *t.Cost, limit.MaxUnits)
-			}
-			if err := checkKey(at+".key", t.Key); err != nil {
-				return err
-			}
+	for i, t := range r.Tiers {
+		if err := t.check(fmt.Sprintf("tiers[%d]", i)); err != nil {
+			return err
+		}
+	}
+	for i, t := range r.Actual {
+		at := fmt.Sprintf("actual[%d]", i)
+		if t.Cost == nil {
+			return badMember(at+".cost", "is missing")
+		}
+		if err := t.check(at); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+func (t Tier) check(at string) error {
+	cost := number{at + ".cost", t.Cost, 0, limit.MaxUnits}
+	switch problem := cost.problem(); {
+	case t.Policy == "":
+		return badMember(at+".policy", "is missing or empty")
+	case problem != "":
+		return badMember(cost.member, "%s", problem)
+	}
+	return checkKey(at+".key", t.Key)
 }
 
 func checkKey(member, key string) error {

@@ -1,0 +1,103 @@
+// Package reset is the limiter's clockwork, run by a cron every minute: it resets
+// manual policies at the times of their cron, and counts what is in the registry.
+//
+// Fixed windows need none of it, since every caller computes them. A manual policy is
+// reset by one write to its registry entry, however many keys it has. The entry says
+// which time of the cron was served last, and is written on the condition that nothing
+// has changed since it was read: so a reset happens once per time of the cron, when two
+// runs meet as well, and late rather than never after runs that were missed, of which
+// any number make one reset.
+package reset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/sluice-dev/sluice/shared/limit"
+)
+
+// By is who the log of changes names for a reset.
+const By = "cron"
+
+// Registry is where the policies are.
+type Registry interface {
+	// Policies returns all entries.
+	Policies(ctx context.Context) ([]limit.Entry, error)
+
+	// ResetDue replaces the entry of a policy by that which [limit.Entry.ResetDue]
+	// makes of it, if it is due, on the condition that nobody has changed it
+	// meanwhile. It reports whether it was.
+	ResetDue(ctx context.Context, policy, by string) (bool, error)
+}
+
+// Config is what a [Resetter] is made of. Only Registry is required.
+type Config struct {
+	Registry Registry
+
+	// FunctionName is the dimension of the metrics. Defaults to "sluice-reset".
+	FunctionName string
+	// Log takes one line per run, which holds its metrics in the embedded metric
+	// format, and one per reset. Defaults to JSON on standard output.
+	Log *slog.Logger
+	// Now is the clock. Defaults to time.Now.
+	Now func() time.Time
+}
+
+// A Resetter does the work of the function.
+type Resetter struct{ Config }
+
+// New returns a Resetter.
+func New(c Config) *Resetter {
+	if c.FunctionName == "" {
+		c.FunctionName = "sluice-reset"
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.NewJSONHandler(os.Stdout, nil))
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return &Resetter{c}
+}
+
+// Report says what a run found and did.
+type Report struct {
+	Policies  int      `json:"policies"`  // registered
+	Overrides int      `json:"overrides"` // in force
+	Resets    []string `json:"resets"`    // policies that this run has reset
+}
+
+// Handle is the function: one run. A policy that can't be reset does not stop the
+// others; the error then names it, and the next run tries again.
+func (r *Resetter) Handle(ctx context.Context) (Report, error) {
+	report := Report{Resets: []string{}}
+	entries, err := r.Registry.Policies(ctx)
+	if err != nil {
+		err = fmt.Errorf("read the policies: %w", err)
+	}
+	now := r.Now()
+	errs := []error{err}
+	for _, e := range entries {
+		report.Policies++
+		if o := e.Override; o != nil && (o.Expires.IsZero() || o.Expires.After(now)) {
+			report.Overrides++
+		}
+		if _, due := e.ResetDue(By, now); !due {
+			continue
+		}
+		switch done, err := r.Registry.ResetDue(ctx, e.Policy.Name, By); {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("reset policy %s: %w", e.Policy.Name, err))
+		case done:
+			report.Resets = append(report.Resets, e.Policy.Name)
+			r.Log.InfoContext(ctx, "reset", "policy", e.Policy.Name)
+		}
+	}
+	err = errors.Join(errs...)
+	r.emit(ctx, now, report, err)
+	return report, err
+}
