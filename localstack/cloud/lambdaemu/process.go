@@ -50,7 +50,7 @@ func (p Process) start(f *function, config Function) (instance, error) {
 	if dir == "" {
 		dir = filepath.Dir(path)
 	}
-	cmd := exec.Command(path, p.Args...) //nolint:gosec,noctx // running what the user names is the point; it ends with the server
+	cmd := exec.Command(path, p.Args...) //nolint:noctx // running what the user names is the point; it ends with the server
 	cmd.Dir = dir
 	return startProcess(f, config, cmd, "bootstrap")
 }

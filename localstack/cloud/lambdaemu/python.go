@@ -46,7 +46,7 @@ func (py Python) start(f *function, config Function) (instance, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the directory %s cannot be found: %w", py.Dir, err)
 	}
-	cmd := exec.Command(path, "-u", "-B", "-c", pythonBootstrap) //nolint:gosec,noctx // as in Process
+	cmd := exec.Command(path, "-u", "-B", "-c", pythonBootstrap) //nolint:noctx // as in Process
 	cmd.Dir = dir
 	return startProcess(f, config, cmd, py.Handler)
 }
