@@ -25,13 +25,13 @@ const By = "cron"
 
 // Registry is where the policies are.
 type Registry interface {
-	// Policies returns all entries.
+	// Policies returns the entries. With an error they are those that could be read.
 	Policies(ctx context.Context) ([]limit.Entry, error)
 
-	// ResetDue replaces the entry of a policy by that which [limit.Entry.ResetDue]
-	// makes of it, if it is due, on the condition that nobody has changed it
-	// meanwhile. It reports whether it was.
-	ResetDue(ctx context.Context, policy, by string) (bool, error)
+	// ResetDue replaces each entry that [limit.Entry.ResetDue] finds due by what
+	// that makes of it, on the condition that nobody has changed it meanwhile, and
+	// returns the names of the policies that it has reset, also with an error.
+	ResetDue(ctx context.Context, by string) ([]string, error)
 }
 
 // Config is what a [Resetter] is made of. Only Registry is required.
@@ -74,30 +74,25 @@ type Report struct {
 // Handle is the function: one run. A policy that can't be reset does not stop the
 // others; the error then names it, and the next run tries again.
 func (r *Resetter) Handle(ctx context.Context) (Report, error) {
-	report := Report{Resets: []string{}}
-	entries, err := r.Registry.Policies(ctx)
-	if err != nil {
-		err = fmt.Errorf("read the policies: %w", err)
+	resets, resetErr := r.Registry.ResetDue(ctx, By)
+	for _, policy := range resets {
+		r.Log.InfoContext(ctx, "reset", "policy", policy)
 	}
+	entries, err := r.Registry.Policies(ctx)
 	now := r.Now()
-	errs := []error{err}
+	report := Report{Policies: len(entries), Resets: append([]string{}, resets...)}
 	for _, e := range entries {
-		report.Policies++
 		if o := e.Override; o != nil && (o.Expires.IsZero() || o.Expires.After(now)) {
 			report.Overrides++
 		}
-		if _, due := e.ResetDue(By, now); !due {
-			continue
-		}
-		switch done, err := r.Registry.ResetDue(ctx, e.Policy.Name, By); {
-		case err != nil:
-			errs = append(errs, fmt.Errorf("reset policy %s: %w", e.Policy.Name, err))
-		case done:
-			report.Resets = append(report.Resets, e.Policy.Name)
-			r.Log.InfoContext(ctx, "reset", "policy", e.Policy.Name)
-		}
 	}
-	err = errors.Join(errs...)
+	if resetErr != nil {
+		resetErr = fmt.Errorf("reset the policies that are due: %w", resetErr)
+	}
+	if err != nil {
+		err = fmt.Errorf("read the policies: %w", err)
+	}
+	err = errors.Join(resetErr, err)
 	r.emit(ctx, now, report, err)
 	return report, err
 }
