@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -127,54 +128,73 @@ func TestCalendarsAgreeWithAWatchedClock(t *testing.T) {
 		{"Antarctica/Troll", time.Date(2027, 10, 30, 0, 0, 0, 0, time.UTC)},   // two hours
 	} {
 		loc := mustZone(c.zone)
+		minutes := watch(loc, c.from.AddDate(0, 0, -35), c.from.AddDate(0, 0, 3))
 		for _, w := range []Window{
 			Days(c.zone), Weeks(c.zone), Months(c.zone),
 			Days(c.zone).From(time.Date(2001, 1, 1, 2, 15, 0, 0, loc)),
 			Months(c.zone).From(time.Date(2001, 1, 31, 0, 30, 0, 0, loc)),
 			Cron("*/20 * * * *", c.zone), Cron("45 0,2,23 * * *", c.zone), Cron("0 12 31 * *", c.zone), Cron("30 1 * * 0", c.zone),
 		} {
-			watchClock(t, w, loc, c.from)
+			checkWatched(t, w, loc, c.from, minutes)
 		}
 	}
 }
 
-func watchClock(t *testing.T, w Window, loc *time.Location, from time.Time) {
+// minute is one minute on the watch, and the wall times that the clock shows for the
+// first time then: one, none while it repeats an hour, many after a gap.
+type minute struct {
+	at    time.Time
+	shown []time.Time // as if it were UTC
+}
+
+func watch(loc *time.Location, from, to time.Time) []minute {
+	wallOf := func(now time.Time) time.Time {
+		l := now.In(loc)
+		return time.Date(l.Year(), l.Month(), l.Day(), l.Hour(), l.Minute(), 0, 0, time.UTC)
+	}
+	var minutes []minute
+	shown := wallOf(from)
+	for now := from; now.Before(to); now = now.Add(time.Minute) {
+		m := minute{at: now}
+		for wall := wallOf(now); shown.Before(wall); {
+			shown = shown.Add(time.Minute)
+			m.shown = append(m.shown, shown)
+		}
+		minutes = append(minutes, m)
+	}
+	return minutes
+}
+
+func checkWatched(t *testing.T, w Window, loc *time.Location, from time.Time, minutes []minute) {
 	t.Helper()
 	calendar, err := w.calendar()
 	if err != nil {
 		t.Fatal(err)
 	}
-	wallOf := func(now time.Time) time.Time { // as if it were UTC
-		l := now.In(loc)
-		return time.Date(l.Year(), l.Month(), l.Day(), l.Hour(), l.Minute(), 0, 0, time.UTC)
-	}
-	now := from.AddDate(0, 0, -35)
-	shown := wallOf(now)
+	boundary := isBoundary(w, loc)
 	var start time.Time // of the window, once a boundary has been seen
 	var before span
-	for ; now.Before(from.AddDate(0, 0, 3)); now = now.Add(time.Minute) {
-		for wall := wallOf(now); shown.Before(wall); {
-			if shown = shown.Add(time.Minute); isBoundary(w, loc, shown) {
-				start = now
-			}
+	for _, m := range minutes {
+		if slices.ContainsFunc(m.shown, boundary) {
+			start = m.at
 		}
-		if now.Before(from) {
+		if m.at.Before(from) {
 			continue
 		}
-		got := calendar.find(now.UnixMilli())
-		if !got.holds(now.UnixMilli()) || got.start != start.UnixMilli() {
-			t.Fatalf("%v at %v: the window is %v to %v, want it to begin %v", w, now.In(loc),
+		got := calendar.find(m.at.UnixMilli())
+		if !got.holds(m.at.UnixMilli()) || got.start != start.UnixMilli() {
+			t.Fatalf("%v at %v: the window is %v to %v, want it to begin %v", w, m.at.In(loc),
 				time.UnixMilli(got.start).In(loc), time.UnixMilli(got.end).In(loc), start.In(loc))
 		}
 		if before.end != 0 && got != before && got.start != before.end {
-			t.Fatalf("%v at %v: the window before ended %v", w, now.In(loc), time.UnixMilli(before.end).In(loc))
+			t.Fatalf("%v at %v: the window before ended %v", w, m.at.In(loc), time.UnixMilli(before.end).In(loc))
 		}
 		before = got
 	}
 }
 
 // isBoundary says in the plainest way whether a wall time is a boundary.
-func isBoundary(w Window, loc *time.Location, wall time.Time) bool {
+func isBoundary(w Window, loc *time.Location) func(wall time.Time) bool {
 	anchor := time.Date(1970, 1, 5, 0, 0, 0, 0, time.UTC)
 	if w.kind == windowMonthly {
 		anchor = time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -183,25 +203,27 @@ func isBoundary(w Window, loc *time.Location, wall time.Time) bool {
 		a := time.UnixMilli(w.anchor).In(loc)
 		anchor = time.Date(a.Year(), a.Month(), a.Day(), a.Hour(), a.Minute(), 0, 0, time.UTC)
 	}
-	lastDay := wall.AddDate(0, 0, 1).Day() == 1
-	atTime := wall.Hour() == anchor.Hour() && wall.Minute() == anchor.Minute()
-	switch w.kind {
-	case windowDaily:
-		return atTime
-	case windowWeekly:
-		return atTime && wall.Weekday() == anchor.Weekday()
-	case windowMonthly:
-		return atTime && (wall.Day() == anchor.Day() || lastDay && wall.Day() < anchor.Day())
+	return func(wall time.Time) bool {
+		lastDay := func() bool { return wall.AddDate(0, 0, 1).Day() == 1 }
+		atTime := wall.Hour() == anchor.Hour() && wall.Minute() == anchor.Minute()
+		switch w.kind {
+		case windowDaily:
+			return atTime
+		case windowWeekly:
+			return atTime && wall.Weekday() == anchor.Weekday()
+		case windowMonthly:
+			return atTime && (wall.Day() == anchor.Day() || wall.Day() < anchor.Day() && lastDay())
+		}
+		switch w.spec {
+		case "*/20 * * * *":
+			return wall.Minute()%20 == 0
+		case "45 0,2,23 * * *":
+			return wall.Minute() == 45 && (wall.Hour() == 0 || wall.Hour() == 2 || wall.Hour() == 23)
+		case "0 12 31 * *":
+			return wall.Minute() == 0 && wall.Hour() == 12 && lastDay()
+		case "30 1 * * 0":
+			return wall.Minute() == 30 && wall.Hour() == 1 && wall.Weekday() == time.Sunday
+		}
+		panic("no rule for " + w.String())
 	}
-	switch w.spec {
-	case "*/20 * * * *":
-		return wall.Minute()%20 == 0
-	case "45 0,2,23 * * *":
-		return wall.Minute() == 45 && (wall.Hour() == 0 || wall.Hour() == 2 || wall.Hour() == 23)
-	case "0 12 31 * *":
-		return wall.Minute() == 0 && wall.Hour() == 12 && lastDay
-	case "30 1 * * 0":
-		return wall.Minute() == 30 && wall.Hour() == 1 && wall.Weekday() == time.Sunday
-	}
-	panic("no rule for " + w.String())
 }
