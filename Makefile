@@ -62,7 +62,7 @@ build-host: ## Build dist/host/<function>/bootstrap for local clouds on this mac
 		echo "build dist/host/$$fn/bootstrap ($(HOST_GOARCH))"; \
 		CGO_ENABLED=0 GOARCH=$(HOST_GOARCH) go build $(FUNCTION_FLAGS) -o dist/host/$$fn/bootstrap ./functions/$$fn; \
 	done
-	@if [ -d cmd/sluice ]; then echo "build bin/sluice"; go build -trimpath -o bin/sluice ./cmd/sluice; fi
+	@if [ -d cmd/sluice ]; then echo "build bin/sluice"; mkdir -p bin; go build -trimpath -o bin/sluice ./cmd/sluice; fi
 
 .PHONY: clean
 clean: ## Remove what was built (the pinned tools in .tools stay)
