@@ -41,6 +41,9 @@ type Options struct {
 // defaultClaim is where `make build` puts the claim function for this machine.
 const defaultClaim = "dist/host/claim/bootstrap"
 
+// defaultSweep is where it puts the sweep function.
+const defaultSweep = "dist/host/sweep/bootstrap"
+
 // Instance is a running Sluice. Close ends it.
 type Instance struct {
 	*stack.Stack
@@ -74,7 +77,11 @@ func Start(ctx context.Context, o Options) (_ *Instance, err error) {
 	if i.Endpoint, err = c.Listen(address); err != nil {
 		return nil, err
 	}
-	i.Stack, err = stack.Deploy(ctx, c, stack.Options{Claim: stack.Process(bootstrap), Environment: o.Environment})
+	deployment := stack.Options{Claim: stack.Process(bootstrap), Environment: o.Environment}
+	if sweep, err := filepath.Abs(defaultSweep); err == nil && isFile(sweep) {
+		deployment.Sweep = stack.Process(sweep)
+	}
+	i.Stack, err = stack.Deploy(ctx, c, deployment)
 	if err != nil {
 		return nil, err
 	}
@@ -171,6 +178,11 @@ func compiled(ctx context.Context, scratch, name, path string) (string, error) {
 		return "", fmt.Errorf("build the function %s in %s: %w\n%s", name, path, err, text)
 	}
 	return bootstrap, nil
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
 }
 
 func logTo(w io.Writer) func(function, instance, line string) {

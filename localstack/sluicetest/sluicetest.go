@@ -12,6 +12,10 @@
 //		})
 //	}
 //
+// The sweep runs too, as in a deployment: every five minutes at first, and more seldom
+// the longer the test's clock has run, so that a century has some hundred sweeps and not ten
+// million. [NoSweep] switches it off, stack.Options.SweepEvery sets a regular interval.
+//
 // No socket and no process is involved, so inside a testing/synctest bubble
 // time is virtual: a task that sleeps for a week is awake at once.
 package sluicetest
@@ -26,6 +30,7 @@ import (
 	"github.com/sluice-dev/sluice/localstack/cloud/lambdaemu"
 	"github.com/sluice-dev/sluice/localstack/stack"
 	"github.com/sluice-dev/sluice/shared/queue"
+	"github.com/sluice-dev/sluice/shared/sweep"
 	"github.com/sluice-dev/sluice/shared/task"
 	"github.com/sluice-dev/sluice/shared/worker"
 )
@@ -46,6 +51,9 @@ type options struct {
 	cloud  cloud.Options
 	stack  stack.Options
 	engine func(*worker.Config)
+	sweep  func(*sweep.Config)
+	// unswept switches the sweep off.
+	unswept bool
 }
 
 // Cloud sets options of the cloud, such as latency or late schedules.
@@ -59,6 +67,15 @@ func Deployment(o stack.Options) Option { return func(opts *options) { opts.stac
 func Engine(change func(*worker.Config)) Option {
 	return func(opts *options) { opts.engine = change }
 }
+
+// Sweep changes the configuration of the sweep before each of its runs.
+func Sweep(change func(*sweep.Config)) Option {
+	return func(opts *options) { opts.sweep = change }
+}
+
+// NoSweep switches the sweep off: for tests that count requests, and for those
+// that want to see what becomes of a task without it.
+func NoSweep() Option { return func(opts *options) { opts.unswept = true } }
 
 // Start starts a Sluice whose claim function serves the mux. It ends with the
 // test.
@@ -75,11 +92,57 @@ func Start(t testing.TB, mux *worker.Mux, opts ...Option) *Stack {
 		}
 	})
 	o.stack.Claim = claimFunction(c, mux, o.engine)
+	regular := o.stack.SweepEvery != 0
+	if !o.unswept {
+		o.stack.Sweep = sweepFunction(c, o.sweep)
+		if !regular {
+			o.stack.SweepEvery = -1
+		}
+	}
 	s, err := stack.Deploy(context.Background(), c, o.stack)
 	if err != nil {
 		t.Fatal(err)
 	}
+	if !o.unswept && !regular {
+		sweepLessAndLess(s)
+	}
 	return &Stack{Stack: s, Queue: s.Queue(), t: t}
+}
+
+// sweepLessAndLess runs the sweep after five minutes and then whenever the time
+// since the start has grown by a twentieth, but not more often than every five minutes.
+func sweepLessAndLess(s *stack.Stack) {
+	started := time.Now()
+	var next func()
+	next = func() {
+		if _, err := s.Cloud.Lambda().InvokeAsync(s.Sweep, []byte("{}"), lambdaemu.InvokeOptions{}); err != nil {
+			return // the cloud was closed
+		}
+		time.AfterFunc(max(stack.SweepEvery, time.Since(started)/20), next)
+	}
+	time.AfterFunc(stack.SweepEvery, next)
+}
+
+// sweepFunction is a sweep function of this process.
+func sweepFunction(c *cloud.Cloud, change func(*sweep.Config)) func(map[string]string) lambdaemu.Runtime {
+	return func(env map[string]string) lambdaemu.Runtime {
+		return lambdaemu.Func(func(ctx context.Context, payload []byte) ([]byte, error) {
+			config, err := sweep.ConfigFromEnvironment(c.Config(cloud.Label("sweep")), func(name string) string { return env[name] })
+			if err != nil {
+				return nil, err
+			}
+			config.Log = slog.New(slog.DiscardHandler)
+			if change != nil {
+				change(&config)
+			}
+			sweeper, err := sweep.New(config)
+			if err != nil {
+				return nil, err
+			}
+			_, err = sweeper.Handle(ctx, payload)
+			return nil, err
+		})
+	}
 }
 
 // claimFunction is a claim function of this process: its instances share

@@ -1,7 +1,7 @@
 // Package stack deploys Sluice onto the embedded cloud, wired as the CDK
 // construct in infra/ wires it on AWS: the versioned bucket whose inbox/ starts the
-// claim function, the schedule group, and the queue for what could not be
-// delivered.
+// claim function, the schedule group, the sweep and its cron, and the queue for
+// what could not be delivered.
 package stack
 
 import (
@@ -31,6 +31,12 @@ type Options struct {
 	Claim func(environment map[string]string) lambdaemu.Runtime
 	// Environment is added to that of the claim function.
 	Environment map[string]string
+	// Sweep makes the sweep function's runtime from its environment. Nil deploys
+	// none: then a lost event is lost.
+	Sweep func(environment map[string]string) lambdaemu.Runtime
+	// SweepEvery is how often the sweep runs. Defaults to 5 minutes, as on AWS.
+	// A negative one deploys it without a cron, to be invoked by hand.
+	SweepEvery time.Duration
 	// Timeout of the claim function. Defaults to 15 minutes, as on AWS.
 	Timeout time.Duration
 	// Concurrency is how many instances of the claim function run at once.
@@ -44,12 +50,21 @@ type Options struct {
 // MaxEventAge is how long Lambda keeps an event that it can't deliver.
 const MaxEventAge = 15 * time.Minute
 
+// SweepEvery is how often the sweep runs unless configured otherwise.
+const SweepEvery = 5 * time.Minute
+
+// sweepTimeout is less than [SweepEvery], so that one sweep has ended when the
+// next begins.
+const sweepTimeout = 4 * time.Minute
+
 // Stack is a deployed Sluice.
 type Stack struct {
 	Cloud         *cloud.Cloud
 	Bucket        string
 	Function      string
 	ScheduleGroup string
+	// Sweep is the name of the sweep function, empty if there is none.
+	Sweep string
 	// DeadLetters is the name of the queue for what could not be delivered.
 	DeadLetters string
 }
@@ -98,7 +113,38 @@ func Deploy(ctx context.Context, c *cloud.Cloud, o Options) (*Stack, error) {
 	if err := c.NotifyOnCreate(s.Bucket, "inbox/", s.Function); err != nil {
 		return nil, fmt.Errorf("deploy the bucket's notification: %w", err)
 	}
+	if err := s.deploySweep(o); err != nil {
+		return nil, fmt.Errorf("deploy the sweep function: %w", err)
+	}
 	return s, nil
+}
+
+// deploySweep deploys the sweep function and its cron.
+func (s *Stack) deploySweep(o Options) error {
+	if o.Sweep == nil {
+		return nil
+	}
+	s.Sweep = o.Name + "-sweep"
+	environment := s.environment(o)
+	err := s.Cloud.Register(lambdaemu.Function{
+		Name:        s.Sweep,
+		Runtime:     o.Sweep(environment),
+		MemoryMB:    256,
+		Timeout:     sweepTimeout,
+		Concurrency: 1,
+		Env:         environment,
+		MaxEventAge: time.Minute,
+	})
+	if err != nil {
+		return err
+	}
+	if o.SweepEvery == 0 {
+		o.SweepEvery = SweepEvery
+	}
+	if o.SweepEvery > 0 {
+		s.Cloud.Cron(s.Sweep, o.SweepEvery, []byte("{}"))
+	}
+	return nil
 }
 
 func createBucket(ctx context.Context, client *s3.Client, bucket string) error {
@@ -112,7 +158,7 @@ func createBucket(ctx context.Context, client *s3.Client, bucket string) error {
 	return err
 }
 
-// environment is what connects the claim function to its queue.
+// environment is what connects a function to its queue.
 func (s *Stack) environment(o Options) map[string]string {
 	env := maps.Clone(o.Environment)
 	if env == nil {
@@ -126,7 +172,7 @@ func (s *Stack) environment(o Options) map[string]string {
 	return env
 }
 
-// Process runs a compiled claim function: the path of its bootstrap file.
+// Process runs a compiled function: the path of its bootstrap file.
 func Process(bootstrap string) func(map[string]string) lambdaemu.Runtime {
 	return func(map[string]string) lambdaemu.Runtime { return lambdaemu.Process{Path: bootstrap} }
 }

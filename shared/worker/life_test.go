@@ -97,7 +97,7 @@ func TestASleepCostsTwoPutsOneGetAndOneSchedule(t *testing.T) {
 		if got.String() != want.String() {
 			t.Errorf("requests: %s; want %s", got, want)
 		}
-	})
+	}, sluicetest.NoSweep())
 }
 
 func TestDelayIsStored(t *testing.T) {

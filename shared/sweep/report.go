@@ -1,0 +1,121 @@
+package sweep
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// Report says what a run did.
+type Report struct {
+	// Listed is the number of objects under inbox/ that were passed.
+	Listed int `json:"listed"`
+	// Redriven is the number of tasks that the claim function was asked to look
+	// at: the sum of the next five.
+	Redriven    int `json:"redriven"`
+	LostEvents  int `json:"lost_events"`
+	LostWakeups int `json:"lost_wakeups"`
+	DeadLeases  int `json:"dead_leases"`
+	Leftovers   int `json:"leftovers"`
+	NoTasks     int `json:"no_tasks"`
+	// Unreadable is the number of tasks that could not be looked at.
+	Unreadable int `json:"unreadable"`
+	// OldestOverdueSeconds is for how long the task was overdue that waited longest.
+	OldestOverdueSeconds float64 `json:"oldest_overdue_seconds"`
+	// Requests is the number of requests to S3 and Lambda.
+	Requests int `json:"requests"`
+	// Round says that the run reached the end of the inbox, RoundSeconds since when
+	// that round was under way: a task that is overdue is found within the grace period and a round.
+	Round        bool    `json:"round"`
+	RoundSeconds float64 `json:"round_seconds,omitempty"`
+	// Stop is why the run ended before the inbox did, empty otherwise.
+	Stop Stop `json:"stop,omitempty"`
+}
+
+// Stop is why a run ended before it had seen all of the inbox.
+type Stop string
+
+// The reasons to stop.
+const (
+	StopBudget       Stop = "budget"
+	StopTime         Stop = "time"
+	StopAnotherSweep Stop = "another_sweep"
+)
+
+func (r *Report) add(f finding, now time.Time) {
+	r.Redriven++
+	r.OldestOverdueSeconds = max(r.OldestOverdueSeconds, now.Sub(f.since).Seconds())
+	switch f.kind {
+	case LostEvent:
+		r.LostEvents++
+	case LostWakeup:
+		r.LostWakeups++
+	case DeadLease:
+		r.DeadLeases++
+	case Leftover:
+		r.Leftovers++
+	case NoTask:
+		r.NoTasks++
+	}
+}
+
+// Metrics of the sweep, in the namespace "Sluice" with the dimension
+// FunctionName. There are few, since each is billed; the log line that carries them has
+// the other figures.
+const (
+	MetricRedriven      = "SweepRedriven"      // count
+	MetricUnreadable    = "SweepUnreadable"    // count
+	MetricOldestOverdue = "SweepOldestOverdue" // seconds
+	MetricRoundTime     = "SweepRoundTime"     // seconds, when a round ends
+)
+
+// emfDirective tells CloudWatch which members of a log line are metrics.
+type emfDirective struct {
+	Timestamp         int64       `json:"Timestamp"`
+	CloudWatchMetrics []emfMetric `json:"CloudWatchMetrics"`
+}
+
+type emfMetric struct {
+	Namespace  string      `json:"Namespace"`
+	Dimensions [][]string  `json:"Dimensions"`
+	Metrics    []emfMember `json:"Metrics"`
+}
+
+type emfMember struct {
+	Name string `json:"Name"`
+	Unit string `json:"Unit"`
+}
+
+// emit writes the run's one log line, which carries its metrics.
+func (r *run) emit(ctx context.Context, err error) {
+	p := r.report
+	members := []emfMember{{MetricRedriven, "Count"}, {MetricUnreadable, "Count"}, {MetricOldestOverdue, "Seconds"}}
+	attrs := []slog.Attr{
+		slog.String("FunctionName", r.FunctionName),
+		slog.Int(MetricRedriven, p.Redriven),
+		slog.Int(MetricUnreadable, p.Unreadable),
+		slog.Float64(MetricOldestOverdue, p.OldestOverdueSeconds),
+	}
+	if p.Round {
+		members = append(members, emfMember{MetricRoundTime, "Seconds"})
+		attrs = append(attrs, slog.Float64(MetricRoundTime, p.RoundSeconds))
+	}
+	attrs = append(attrs,
+		slog.Any("_aws", emfDirective{
+			Timestamp: r.Now().UnixMilli(),
+			CloudWatchMetrics: []emfMetric{{
+				Namespace: "Sluice", Dimensions: [][]string{{"FunctionName"}}, Metrics: members,
+			}},
+		}),
+		slog.Int("listed", p.Listed),
+		slog.Int("lost_events", p.LostEvents), slog.Int("lost_wakeups", p.LostWakeups),
+		slog.Int("dead_leases", p.DeadLeases), slog.Int("leftovers", p.Leftovers), slog.Int("no_tasks", p.NoTasks),
+		slog.Int("requests", p.Requests), slog.Bool("round", p.Round), slog.String("stop", string(p.Stop)),
+	)
+	level := slog.LevelInfo
+	if err != nil {
+		level = slog.LevelError
+		attrs = append(attrs, slog.String("error", err.Error()))
+	}
+	r.Log.LogAttrs(ctx, level, "sweep", attrs...)
+}
