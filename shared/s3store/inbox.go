@@ -134,6 +134,7 @@ func (s *Store) Quarantine(ctx context.Context, sub Submission) error {
 		Key:               aws.String(QuarantineKey(sub.Key, sub.VersionID)),
 		CopySource:        &source,
 		MetadataDirective: types.MetadataDirectiveReplace,
+		TaggingDirective:  types.TaggingDirectiveReplace, // copying tags would need rights of its own
 		Metadata:          map[string]string{"sluice-reason": asciiReason(sub.Problem), "sluice-key": strings.Trim(strconv.QuoteToASCII(sub.Key), `"`)},
 	})
 	if err != nil && !awserr.IsNotFound(err) {
