@@ -27,18 +27,22 @@ var (
 )
 
 // LookAgain is how long a denial waits that no time ends: a paused policy or an
-// empty manual one is looked at once a day, in case the news of a change is lost.
+// empty manual one is looked at once a day, in case the news of a change is lost. A
+// policy that is reset on a cron is also looked at then, and every minute while that
+// reset is overdue.
 const LookAgain = 24 * time.Hour
+
+const lookAgainSoon = time.Minute
 
 // A Verdict says what a tier in the way is waiting for.
 type Verdict string
 
 const (
-	// Later: the cost fits after [Blocked.Wait].
+	// Later: the cost fits after [Blocked.Wait], which is never too short.
 	Later Verdict = "later"
 	// UntilChanged: no passing of time lets the cost in, only a grant, a reset
 	// or a change of the policy: it is paused, or a manual policy without
-	// enough left.
+	// enough left. [Blocked.Wait] is when to look again, see [LookAgain].
 	UntilChanged Verdict = "until_changed"
 	// Never: the cost is above what the policy can ever hold.
 	Never Verdict = "never"
@@ -51,7 +55,7 @@ type Blocked struct {
 	Cost      int64
 	Available int64 // what it has now
 	Verdict   Verdict
-	Wait      time.Duration // if Later: above 0, never too short, whole milliseconds
+	Wait      time.Duration // above 0, in whole milliseconds; 0 if Never
 	Held      bool          // whether a hold is in the way
 }
 
@@ -76,8 +80,8 @@ type Denied struct {
 	Blocked []Blocked
 
 	// RetryAfter is the longest wait among them: trying sooner is in vain, and
-	// trying then succeeds unless others come first. A tier that waits for a
-	// change counts as [LookAgain]. It is above 0 except when Never.
+	// trying then succeeds unless others come first. It is above 0
+	// except when Never.
 	RetryAfter time.Duration
 
 	// Never says that a tier can never admit its cost, so that trying again is
@@ -89,14 +93,8 @@ type Denied struct {
 func NewDenied(blocked ...Blocked) *Denied {
 	d := &Denied{Blocked: blocked}
 	for _, b := range blocked {
-		switch b.Verdict {
-		case Never:
-			d.Never = true
-		case UntilChanged:
-			d.RetryAfter = max(d.RetryAfter, LookAgain)
-		default:
-			d.RetryAfter = max(d.RetryAfter, b.Wait)
-		}
+		d.Never = d.Never || b.Verdict == Never
+		d.RetryAfter = max(d.RetryAfter, b.Wait)
 	}
 	if d.Never {
 		d.RetryAfter = 0

@@ -313,8 +313,10 @@ func (m *Memory) meter(name string, at time.Time) (*Meter, error) {
 	}
 	current := r.meter.resets.at(millis(at))
 	switch e, due := r.entry.ResetDue("cron", at); {
-	case r.entry.ResetAt.IsZero(): // the policy's first use
-		r.entry.ResetAt = timeOf(current.start)
+	case r.entry.ResetAt.IsZero(): // the policy's first use: nothing to reset yet
+		e = r.entry
+		e.ResetAt = timeOf(current.start)
+		fallthrough
 	case due:
 		if err := m.put(e); err != nil {
 			return nil, err

@@ -95,6 +95,38 @@ func TestMemoryListsItsRegistry(t *testing.T) {
 	}
 }
 
+// A manual policy on a cron is looked at when it is reset, not a day later.
+func TestWaitingForAResetLooksWhenItIsDue(t *testing.T) {
+	t.Parallel()
+	p := Policy{Name: "p", Manual: ResetOn("0 0 * * *", "UTC"), Max: 1}
+	m, err := NewMemory(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	noon := time.Date(2027, 3, 1, 12, 0, 0, 0, time.UTC)
+	if !m.AllowAt(noon, p.Key("a")) {
+		t.Fatal("denied")
+	}
+	var denied *Denied
+	_, err = m.AcquireAt(noon.Add(time.Hour), p.Key("a"))
+	if !errors.As(err, &denied) || denied.Blocked[0].Verdict != UntilChanged || denied.RetryAfter != 11*time.Hour {
+		t.Errorf("%v, want until changed, and a look at midnight", err)
+	}
+	// Where the reset is someone else's, and late, it is looked for every minute.
+	e, _, err := Register(nil, p, 1, "", noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	meter, err := NewMeter(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := meter.Decide(State{}, 1, noon).Next
+	if d := meter.Decide(used, 1, noon.Add(13*time.Hour)); d.Blocked.Wait != time.Minute {
+		t.Errorf("a look in %v, want in a minute", d.Blocked.Wait)
+	}
+}
+
 // A deployment that is refused changes nothing, whatever else is in it.
 func TestDeclareIsAllOrNothing(t *testing.T) {
 	t.Parallel()

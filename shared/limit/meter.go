@@ -19,6 +19,7 @@ type Meter struct {
 	planned bool      // whether the last segment is still to come
 	reset   int64     // era of the last reset: states of earlier ones are fresh
 	resets  *calendar // of a manual policy with a cron
+	resetAt int64     // the last boundary of it that was served
 }
 
 // NewMeter returns the meter of a registry's entry.
@@ -49,7 +50,7 @@ func NewMeter(e Entry) (*Meter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("limit: policy %q: %w", e.Policy.Name, err)
 	}
-	m.resets = resets
+	m.resets, m.resetAt = resets, millis(e.ResetAt)
 	return m, nil
 }
 
@@ -189,14 +190,30 @@ func (m *Meter) blocked(s State, v view, cost, now int64) Blocked {
 		Cost:      cost,
 		Available: v.available(),
 		Held:      s.Hold > now,
-		Verdict:   UntilChanged,
 	}
-	if due, ok := m.due(s, v, cost); ok {
+	due, ok := m.due(s, v, cost)
+	switch most := m.most(); {
+	case ok:
 		b.Verdict, b.Wait = Later, duration(max(due-now, 1))
-	} else if m.policy.OverMax == Reject && m.most() > 0 && cost > m.most() {
+	case m.policy.OverMax == Reject && most > 0 && cost > most:
 		b.Verdict = Never
+	default:
+		b.Verdict, b.Wait = UntilChanged, m.lookAgain(now)
 	}
 	return b
+}
+
+// lookAgain returns when to look whether something has changed: when the policy's
+// cron resets it, which someone has to do, and soon if that is overdue.
+func (m *Meter) lookAgain(now int64) time.Duration {
+	if m.resets == nil {
+		return LookAgain
+	}
+	w := m.resets.at(now)
+	if w.start > m.resetAt {
+		return lookAgainSoon
+	}
+	return min(duration(w.end-now), LookAgain)
 }
 
 // due returns the first time at which a cost is admitted if nothing else

@@ -21,16 +21,16 @@ import "time"
 // [Plan.Applies] and [Plan.Apply] say the same in Go.
 type Plan struct {
 	Branch    Branch
-	Era       int64
-	Low, High Num
-	Base      Num
-	Delta     Num
-	Given     Num
-	Reset     int64
-	Absent    bool
-	HeldBy    int64
-	AnyHold   bool
-	Old, New  State
+	Era       int64 // written, and required of a State that is not fresh
+	Low, High Num   // bounds of the position
+	Base      Num   // where the position is taken to be if it counts for nothing
+	Delta     Num   // by which the position changes, above 0
+	Given     Num   // Lower: the most that may have been given back before
+	Reset     int64 // Idle: States of earlier eras are fresh
+	Absent    bool  // Active: whether it also applies to a State that does not exist
+	HeldBy    int64 // the latest end of a hold that does not hold, in milliseconds
+	AnyHold   bool  // whether holds are of no account
+	Old, New  State // Exact
 
 	policy string
 	units  int64
@@ -129,7 +129,7 @@ func (m *Meter) Plan(guess State, cost int64, at time.Time) (Plan, Decision) {
 	case !unknown && guess.Era != p.Era && guess.Era >= m.reset:
 		p.Branch, p.Old, p.New = Exact, guess, d.Next
 		p.Base = d.Charge.Own
-	case unknown && m.guessActive(&v), guess.Era == p.Era && !guess.Position.less(v.line.floor):
+	case unknown && v.guessActive(), guess.Era == p.Era && !guess.Position.less(v.line.floor):
 		p.Branch = Active
 		p.Absent = unknown || v.seg.Kind != FixedWindow // else absence is news
 		p.High = v.line.ceiling.sub(p.Delta)
@@ -153,7 +153,8 @@ func (v *view) openSince() Num {
 // from one more probably idle (below). Either guess admits a key that does not exist.
 const slowRefill = 10 * time.Minute
 
-func (m *Meter) guessActive(v *view) bool {
+// guessActive reports whether a State that was never seen is better guessed active.
+func (v *view) guessActive() bool {
 	switch v.seg.Kind {
 	case Bucket:
 		return v.units(v.seg.Max).quotientUp(v.seg.rate) > slowRefill.Milliseconds()
@@ -175,7 +176,7 @@ func (m *Meter) PlanSettle(guess State, c Charge, actual int64, at time.Time) (p
 	}
 	charged := State{Era: c.Era, Position: c.Position, Given: c.Given}
 	v := m.view(charged, now)
-	actual, _ = m.charge(actual, v.force)
+	actual = m.actual(c, actual, v.force)
 	if c.Era != v.seg.Era || guess.Era != 0 && guess.Era != c.Era {
 		next, stale := m.Settle(guess, c, actual, at)
 		return Replace(guess, next), next != guess, stale

@@ -232,6 +232,15 @@ func (e Entry) ResetDue(by string, at time.Time) (Entry, bool) {
 	return e.Reset(by, at), true
 }
 
+// OverrideAt returns the override in force at a time, or nil. (An expired one stays
+// in Override until the next change.)
+func (e Entry) OverrideAt(at time.Time) *Override {
+	if o := e.Override; o != nil && (o.Expires.IsZero() || at.Before(o.Expires)) {
+		return o
+	}
+	return nil
+}
+
 // terms returns the settings that declaration and override make.
 func (e *Entry) terms() Terms {
 	p := e.Policy
@@ -273,6 +282,9 @@ func (e Entry) change(at time.Time, reset bool) Entry {
 	if o := e.Override; o != nil && !o.Expires.IsZero() {
 		planned := (&Entry{Policy: e.Policy}).terms()
 		planned.Era, planned.Since, planned.Planned = e.nextEra(), o.Expires, true
+		if planned.Since.Before(e.latest().Since) {
+			planned.Since = e.latest().Since
+		}
 		e.Terms = append(e.Terms, planned)
 	}
 	e.forget()

@@ -43,7 +43,7 @@ func (m *Meter) Settle(s State, c Charge, actual int64, at time.Time) (next Stat
 	if v.stale || c.Era > m.history[len(m.history)-1].Era {
 		return s, true
 	}
-	switch actual, _ = m.charge(actual, v.force); {
+	switch actual = m.actual(c, actual, v.force); {
 	case actual > c.Units:
 		return v.at(v.charged(actual - c.Units)), false
 	case actual < c.Units && s.Era != 0:
@@ -52,6 +52,15 @@ func (m *Meter) Settle(s State, c Charge, actual int64, at time.Time) (next Stat
 		}
 	}
 	return s, false
+}
+
+// actual returns what an actual cost comes to: a policy that clamps costs does not
+// charge more than its capacity afterwards either.
+func (m *Meter) actual(c Charge, actual int64, force *segment) int64 {
+	if actual > c.Units && m.policy.OverMax == Clamp && force.Max > 0 {
+		return max(c.Units, min(actual, force.Max))
+	}
+	return actual
 }
 
 // charged returns the level after more units, without regard to the ceiling.

@@ -94,21 +94,39 @@ func Merge(tiers []Tier) ([]Tier, error) {
 	return merged, checkShape(merged)
 }
 
-func checkShape(merged []Tier) error {
-	type place struct{ group, key string }
-	var places []place
-	var counts []int
+// An Item is the tiers of a request whose states are kept together.
+type Item struct {
+	Group string
+	Key   string
+	Tiers []Tier
+}
+
+// Items returns merged tiers by group and key, in order of first appearance.
+func Items(merged []Tier) []Item {
+	var items []Item
 	for _, t := range merged {
-		p := place{t.Policy.normal().Group, t.Key}
-		i := slices.Index(places, p)
+		group := t.Policy.normal().Group
+		i := slices.IndexFunc(items, func(i Item) bool { return i.Group == group && i.Key == t.Key })
 		if i < 0 {
-			places, counts, i = append(places, p), append(counts, 0), len(places)
+			i = len(items)
+			items = append(items, Item{Group: group, Key: t.Key})
 		}
-		if counts[i]++; counts[i] > MaxTiersPerItem {
-			return invalid("more than %d tiers on group %q and key %q", MaxTiersPerItem, p.group, p.key)
-		}
-		if len(places) > MaxItems {
-			return invalid("more than %d different groups and keys in one request", MaxItems)
+		items[i].Tiers = append(items[i].Tiers, t)
+	}
+	return items
+}
+
+func checkShape(merged []Tier) error {
+	if len(merged) <= 1 {
+		return nil
+	}
+	items := Items(merged)
+	if len(items) > MaxItems {
+		return invalid("%d different groups and keys in one request: want at most %d", len(items), MaxItems)
+	}
+	for _, i := range items {
+		if len(i.Tiers) > MaxTiersPerItem {
+			return invalid("%d tiers on group %q and key %q: want at most %d", len(i.Tiers), i.Group, i.Key, MaxTiersPerItem)
 		}
 	}
 	return nil
