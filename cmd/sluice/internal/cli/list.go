@@ -3,13 +3,10 @@ package cli
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-dev/sluice/shared/queue"
 	"github.com/sluice-dev/sluice/shared/task"
 )
 
@@ -27,20 +24,19 @@ of more than 128 KiB are references there, get resolves them.`
 const listExample = `  sluice list
   sluice list --status pending,running
   sluice list --status failed --type send_mail --tag team=sales --since 24h
+  sluice list --status pending --before 7d
   sluice list --all --json | jq -r '.[] | [.id, .last_error] | @tsv'
 
-  # run again what failed today
-  sluice list --status failed --since 24h --all --quiet | sluice replay -`
+  # the ids of all that failed today, for other commands
+  sluice list --status failed --since 24h --all --quiet`
 
 type listFlags struct {
-	statuses statusFlag
-	taskType textFlag
-	tags     pairsFlag
-	since    sinceFlag
-	limit    countFlag
-	cursor   textFlag
-	all      bool
-	quiet    bool
+	selection
+
+	limit  countFlag
+	cursor textFlag
+	all    bool
+	quiet  bool
 }
 
 func (f *listFlags) pageSize() int {
@@ -49,42 +45,6 @@ func (f *listFlags) pageSize() int {
 	}
 	return *f.limit.value
 }
-
-// statusFlag is a list of statuses, parted by commas or given several times.
-type statusFlag struct{ values []task.Status }
-
-func (f *statusFlag) Set(s string) error {
-	for name := range strings.SplitSeq(s, ",") {
-		status := task.Status(strings.TrimSpace(name))
-		if !slices.Contains(task.Statuses(), status) {
-			return fmt.Errorf("is no status: use %s", joinStatuses(", "))
-		}
-		f.values = append(f.values, status)
-	}
-	return nil
-}
-
-func (f *statusFlag) String() string { return "" }
-func (f *statusFlag) Type() string   { return "status" }
-
-func joinStatuses(sep string) string {
-	names := make([]string, 0, len(task.Statuses()))
-	for _, s := range task.Statuses() {
-		names = append(names, string(s))
-	}
-	return strings.Join(names, sep)
-}
-
-// sinceFlag is a time, or a duration before now.
-type sinceFlag struct{ value time.Time }
-
-func (f *sinceFlag) Set(s string) (err error) {
-	f.value, err = parseSince(s, time.Now())
-	return err
-}
-
-func (f *sinceFlag) String() string { return "" }
-func (f *sinceFlag) Type() string   { return "duration or time" }
 
 func (a *app) newListCommand() *cobra.Command {
 	var f listFlags
@@ -99,18 +59,12 @@ func (a *app) newListCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(&f.statuses, "status", "only these: "+joinStatuses(", ")+"; parted by commas")
-	flags.Var(&f.taskType, "type", "only tasks of this `type`")
-	flags.Var(&f.tags, "tag", "only tasks with this tag, can be repeated")
-	flags.Var(&f.since, "since", "only tasks created since: 24h, 7d or 2027-01-01T00:00:00Z")
+	f.addFlags(cmd, joinStatuses(", ")+"; parted by commas")
 	flags.Var(&f.limit, "limit", fmt.Sprintf("how many at most (default %d)", defaultListLimit))
 	f.limit.positive = true
 	flags.Var(&f.cursor, "cursor", "go on behind the task of this `id`")
 	flags.BoolVar(&f.all, "all", false, "all of them, however many there are")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print only the ids")
-	names := strings.Split(joinStatuses("\n"), "\n")
-	// It fails only for a flag that does not exist.
-	_ = cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -121,15 +75,16 @@ func (a *app) list(ctx context.Context, f *listFlags) error {
 	if f.cursor.value != "" && task.ValidateID(f.cursor.value) != nil {
 		return usagef("--cursor %q is no cursor: it is the id of the last task of the page before", f.cursor.value)
 	}
+	if err := f.check(); err != nil {
+		return err
+	}
 	q, err := a.target.queue(ctx)
 	if err != nil {
 		return err
 	}
-	options := queue.ListOptions{
-		Statuses: f.statuses.values, Type: f.taskType.value, Tags: f.tags.values,
-		Since: f.since.value, Limit: f.pageSize(), Cursor: f.cursor.value,
-	}
-	list := a.newLister(f)
+	options := f.options()
+	options.Limit, options.Cursor = f.pageSize(), f.cursor.value
+	list := a.newLister(f.quiet)
 	if f.all {
 		for t, err := range q.All(ctx, options) {
 			if err != nil {
@@ -167,8 +122,8 @@ type lister struct {
 // batch is after how many tasks a list is shown.
 const batch = 100
 
-func (a *app) newLister(f *listFlags) *lister {
-	l := &lister{app: a, quiet: f.quiet, now: time.Now()}
+func (a *app) newLister(quiet bool) *lister {
+	l := &lister{app: a, quiet: quiet, now: time.Now()}
 	l.table = newTable(a.out, "ID", "TYPE", "STATUS", "CREATED", "WHEN", "ATTEMPTS", "SLEEPS", "NOTE")
 	l.table.paint = l.paint
 	return l

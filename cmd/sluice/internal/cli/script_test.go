@@ -47,6 +47,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits":     exits,
 			"json":      checkJSONOutput,
+			"jsonl":     checkJSONLines,
 			"setenv":    setenv,
 			"seed":      seed,
 			"event":     applyEvent,
@@ -166,6 +167,15 @@ func checkJSONOutput(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(err)
 		ts.Fatalf("%s is %s, want %s (unless !)", args[1], got, args[2])
 	}
+}
+
+// jsonl FILE PATH VALUE: as json, for a file with a JSON value on each line, which are
+// numbered from 0.
+func checkJSONLines(ts *testscript.TestScript, neg bool, args []string) {
+	text := strings.TrimSuffix(ts.ReadFile(args[0]), "\n")
+	doc := "[" + strings.ReplaceAll(text, "\n", ",") + "]"
+	ts.Check(os.WriteFile(ts.MkAbs("lines.json"), []byte(doc), 0o600))
+	checkJSONOutput(ts, neg, append([]string{"lines.json"}, args[1:]...))
 }
 
 func stepInto(doc any, step string) any {

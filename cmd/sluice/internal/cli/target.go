@@ -46,6 +46,15 @@ func (t *target) addFlags(flags *pflag.FlagSet) {
 
 // queue opens the queue.
 func (t target) queue(ctx context.Context) (*queue.Queue, error) {
+	store, err := t.store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return queue.Over(store), nil
+}
+
+// store opens the queue's bucket.
+func (t target) store(ctx context.Context) (*s3store.Store, error) {
 	bucket, stack, err := t.names()
 	if err != nil {
 		return nil, err
@@ -59,7 +68,7 @@ func (t target) queue(ctx context.Context) (*queue.Queue, error) {
 			return nil, err
 		}
 	}
-	return queue.Over(s3store.New(s3store.NewClient(config), bucket)), nil
+	return s3store.New(s3store.NewClient(config), bucket), nil
 }
 
 // names returns the bucket, or else the stack to look it up in. Flags come before

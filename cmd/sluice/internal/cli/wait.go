@@ -35,7 +35,7 @@ printed on a line.`,
 func (a *app) wait(ctx context.Context, args []string, limit *time.Duration) error {
 	limited, cancel := withLimit(ctx, limit)
 	defer cancel()
-	return a.changeAll(ctx, change{
+	return a.changeNamed(ctx, change{
 		do: func(q *queue.Queue, _ context.Context, id string) (task.Task, error) {
 			return waitFor(limited, q, id, limit)
 		},
