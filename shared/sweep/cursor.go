@@ -21,6 +21,9 @@ type cursor struct {
 	After string `json:"after"`
 	// RoundStartedAt is when the current round through the inbox began.
 	RoundStartedAt time.Time `json:"round_started_at"`
+	// Run is fresh with every run that moves the cursor: it tells a write of our own whose
+	// response was lost from that of another sweep.
+	Run string `json:"run"`
 }
 
 // loadCursor reads where to begin.
@@ -58,10 +61,12 @@ func decodeCursor(data []byte) (cursor, error) {
 // there. A missing cursor says to begin at the start, and is not made to say so.
 func (r *run) saveCursor(ctx context.Context) error {
 	if r.cursor.After == "" {
-		r.cursor.RoundStartedAt = time.Time{} // of the next round nothing is known
+		r.cursor = cursor{} // of the next round nothing is known
 		if r.stored.etag == "" {
 			return nil
 		}
+	} else {
+		r.cursor.Run = r.id
 	}
 	data, err := json.Marshal(r.cursor)
 	if err != nil {

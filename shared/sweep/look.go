@@ -16,6 +16,8 @@ import (
 type run struct {
 	Config
 
+	// id is fresh with every run.
+	id       string
 	started  time.Time
 	requests atomic.Int64
 	cursor   cursor

@@ -24,6 +24,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/sluice-dev/sluice/shared/s3store"
 )
 
@@ -136,7 +138,7 @@ func (s *Sweeper) Handle(ctx context.Context, _ json.RawMessage) (Report, error)
 // An error means that the run could not do its work, in whole or in part: what it did is in the
 // report all the same.
 func (s *Sweeper) Run(ctx context.Context) (Report, error) {
-	r := &run{Config: s.config, started: s.config.Now()}
+	r := &run{Config: s.config, id: uuid.NewString(), started: s.config.Now()}
 	err := r.sweep(ctx)
 	if err == nil && r.report.Unreadable > 0 {
 		err = fmt.Errorf("%d tasks could not be looked at, the first: %w", r.report.Unreadable, r.unreadable)
