@@ -65,7 +65,7 @@ type Armer struct {
 func New(api API, config Config) *Armer { return &Armer{api: api, config: config} }
 
 // Arm makes sure that a wake-up of the task is armed for the time, rounded up
-// to the second and at least a second ahead, and returns that second. A second that is
+// to the second and at least [Lead] ahead, and returns that second. A second that is
 // not to be used again, since its schedule has just fired and deletes itself, is given as
 // spent (0 for none). That the wake-up is armed already is no error.
 func (a *Armer) Arm(ctx context.Context, id string, at, now time.Time, spent int64) (int64, error) {
@@ -124,18 +124,27 @@ func Expression(second int64) string {
 	return "at(" + time.Unix(second, 0).UTC().Format("2006-01-02T15:04:05") + ")"
 }
 
+// Lead is how far ahead of now a wake-up is armed at least, so that its second
+// has not passed when the request arrives: one second for the way, and one for a clock
+// that is behind.
+const Lead = 2 * time.Second
+
 // Second is the second for which a wake-up at the time is armed: rounded up,
-// far enough ahead of now that it has not passed when the request arrives, no further than
-// [MaxLeg], and not the spent one.
+// [Lead] ahead of now at least, [MaxLeg] at most, and not the spent one.
 func Second(at, now time.Time, spent int64) int64 {
-	earliest := now.Unix() + 2
+	earliest := roundUp(now.Add(Lead))
 	latest := now.Add(MaxLeg).Unix()
-	second := at.Unix()
-	if at.Nanosecond() > 0 {
+	second := min(max(roundUp(at), earliest), latest)
+	if second == spent {
 		second++
 	}
-	second = min(max(second, earliest), latest)
-	if second == spent {
+	return second
+}
+
+// roundUp is the first whole second that is not before the time.
+func roundUp(t time.Time) int64 {
+	second := t.Unix()
+	if t.Nanosecond() > 0 {
 		second++
 	}
 	return second
