@@ -13,6 +13,8 @@ func (q *Queue) GrantSubmit(grantee awsiam.IGrantable) {
 	for _, statement := range []awsiam.PolicyStatement{
 		allow("SluiceSubmit", []string{"s3:PutObject"},
 			q.names.objects(inboxPrefix), q.names.objects(payloadsPrefix)),
+		// A large input is written marked to expire, should its submission never come.
+		allow("SluiceMarkPayloads", []string{"s3:PutObjectTagging"}, q.names.objects(payloadsPrefix)),
 		allow("SluiceReadTasks", []string{"s3:GetObject"},
 			q.names.objects(inboxPrefix), q.names.objects(tasksPrefix), q.names.objects(payloadsPrefix)),
 		// A keyed submit that finds an older task takes its own submission back, by version.

@@ -33,6 +33,7 @@ var rights = map[string][]string{
 	},
 	"Producer": {
 		"s3:PutObject on " + bucket + "/inbox/* " + bucket + "/payloads/*",
+		"s3:PutObjectTagging on " + bucket + "/payloads/*",
 		"s3:GetObject on " + bucket + "/inbox/* " + bucket + "/payloads/* " + bucket + "/tasks/*",
 		"s3:DeleteObjectVersion on " + bucket + "/inbox/*",
 		"s3:ListBucket on " + bucket,

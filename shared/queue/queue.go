@@ -89,8 +89,13 @@ func (q *Queue) Cancel(ctx context.Context, id string) (task.Task, error) {
 	rec, err := q.find(ctx, id)
 	for err == nil {
 		next, effects, applyErr := task.Apply(rec.Task, task.Cancel{}, q.now())
-		if applyErr != nil || effects.Outcome == task.OutcomeUnchanged {
+		switch {
+		case applyErr != nil:
 			return rec.Task, applyErr
+		case effects.Outcome == task.OutcomeUnchanged && effects.Finished:
+			return rec.Task, q.finish(ctx, rec.Task) // the first cancel may have died before this
+		case effects.Outcome == task.OutcomeUnchanged:
+			return rec.Task, nil
 		}
 		var written s3store.Record
 		written, err = q.store.Write(ctx, rec, next)
@@ -129,22 +134,26 @@ func (q *Queue) Replay(ctx context.Context, id string) (task.Task, error) {
 	if err != nil {
 		return rec.Task, err
 	}
-	if err := q.store.UntagPayloads(ctx, next); err != nil {
-		return task.Task{}, err
-	}
 	submission := next
 	submission.ReplayRevision = rec.Task.Revision
 	version, err := q.store.Resubmit(ctx, submission)
 	if err != nil {
 		return task.Task{}, err
 	}
+	if err := q.store.KeepPayloads(ctx, next); err != nil {
+		return task.Task{}, err
+	}
 	next.InboxVersion = version
 	written, err := q.store.Write(ctx, rec, next)
-	var lost *s3store.ConflictError
-	if errors.As(err, &lost) && lost.Current.Task.Revision > rec.Task.Revision {
-		return lost.Current.Task, nil // the claim function was faster
+	lost, ok := errors.AsType[*s3store.ConflictError](err)
+	if !ok {
+		return written.Task, err
 	}
-	return written.Task, err
+	now := lost.Current.Task
+	if now.InboxVersion != version && !now.Status.Terminal() { // another replay was faster
+		return now, q.store.Remove(ctx, id, version)
+	}
+	return now, nil // the claim function was faster
 }
 
 // Wait looks at a task until it has ended, at first five times a second and

@@ -112,7 +112,7 @@ func (q *Queue) Submit(ctx context.Context, taskType string, input any, opts ...
 		return task.Task{}, fmt.Errorf("submit a task of type %q: %w", taskType, err)
 	}
 	if s.InputRef != nil { // too large for the record: it goes ahead
-		if _, err := q.store.PutPayload(ctx, s.ID, "input", data); err != nil {
+		if err := q.store.PutPayload(ctx, s.InputRef, data); err != nil {
 			return task.Task{}, err
 		}
 	}

@@ -12,7 +12,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"github.com/google/uuid"
 
+	"github.com/sluice-dev/sluice/shared/awserr"
 	"github.com/sluice-dev/sluice/shared/task"
 )
 
@@ -21,27 +23,31 @@ import (
 const InlineBytes = 128 << 10
 
 // NewPayloadRef is the reference to a large input or output (the kind), to be written by
-// [Store.PutPayload]. The name holds the content's hash, so that writing it again changes nothing.
+// [Store.PutPayload]. Every reference is to an object of its own: of two submissions with
+// one id, the one that is refused must not touch the other one's input.
 func NewPayloadRef(id, kind string, data []byte) *task.PayloadRef {
 	sum := sha256.Sum256(data)
 	hash := hex.EncodeToString(sum[:])
 	return &task.PayloadRef{
-		Key:    task.PayloadPrefix(id) + kind + "-" + hash[:16] + jsonSuffix,
+		Key:    task.PayloadPrefix(id) + kind + "-" + uuid.NewString() + jsonSuffix,
 		Size:   int64(len(data)),
 		SHA256: hash,
 	}
 }
 
-// PutPayload keeps a large input or output (the kind) as an object of its own.
-func (s *Store) PutPayload(ctx context.Context, id, kind string, data []byte) (*task.PayloadRef, error) {
-	ref := NewPayloadRef(id, kind, data)
+// PutPayload writes what a reference of [NewPayloadRef] refers to. The object
+// is marked as that of a finished task, so that it expires when nothing comes to
+// refer to it: a submission that is refused or never made, an outcome that is lost. An
+// input is kept by [Store.KeepPayloads]; with an output the task is finished.
+func (s *Store) PutPayload(ctx context.Context, ref *task.PayloadRef, data []byte) error {
 	_, err := s.api.PutObject(ctx, &s3.PutObjectInput{
 		Bucket: &s.bucket, Key: &ref.Key, Body: bytes.NewReader(data), ContentType: aws.String(contentType),
+		Tagging: aws.String(FinishedTag),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("write the %s of task %s: %w", kind, id, s.explain(err))
+		return fmt.Errorf("write the payload %s: %w", ref.Key, s.explain(err))
 	}
-	return ref, nil
+	return nil
 }
 
 // Payload reads what a reference points to and checks it against the
@@ -79,30 +85,30 @@ func (s *Store) Resolve(ctx context.Context, t task.Task) (task.Task, error) {
 	return t, nil
 }
 
-// TagPayloads marks the payloads of a task that has ended, so that they expire
-// with its record.
+// TagPayloads marks the input of a task that has ended, if it is an object of
+// its own, so that it expires with the record. The output was written with the mark.
 func (s *Store) TagPayloads(ctx context.Context, t task.Task) error {
 	key, value, _ := strings.Cut(FinishedTag, "=")
-	return s.setPayloadTags(ctx, t, []types.Tag{{Key: &key, Value: &value}})
+	return s.tagInput(ctx, t, []types.Tag{{Key: &key, Value: &value}})
 }
 
-// UntagPayloads takes the mark off again: the task is to run anew.
-func (s *Store) UntagPayloads(ctx context.Context, t task.Task) error {
-	return s.setPayloadTags(ctx, t, []types.Tag{})
+// KeepPayloads takes the mark off again: the task is alive.
+func (s *Store) KeepPayloads(ctx context.Context, t task.Task) error {
+	return s.tagInput(ctx, t, []types.Tag{})
 }
 
-func (s *Store) setPayloadTags(ctx context.Context, t task.Task, tags []types.Tag) error {
-	for _, ref := range []*task.PayloadRef{t.InputRef, t.OutputRef} {
-		if ref == nil {
-			continue
-		}
-		_, err := s.api.PutObjectTagging(ctx, &s3.PutObjectTaggingInput{
-			Bucket: &s.bucket, Key: &ref.Key,
-			Tagging: &types.Tagging{TagSet: tags},
-		})
-		if err != nil {
-			return fmt.Errorf("tag the payload %s: %w", ref.Key, s.explain(err))
-		}
+// tagInput sets the tags of a task's input. That the object is gone is no error:
+// there is nothing to keep, and a task that is to run says so when it reads it.
+func (s *Store) tagInput(ctx context.Context, t task.Task, tags []types.Tag) error {
+	if t.InputRef == nil {
+		return nil
+	}
+	_, err := s.api.PutObjectTagging(ctx, &s3.PutObjectTaggingInput{
+		Bucket: &s.bucket, Key: &t.InputRef.Key,
+		Tagging: &types.Tagging{TagSet: tags},
+	})
+	if err != nil && !awserr.IsNotFound(err) && !awserr.IsDeleteMarker(err) {
+		return fmt.Errorf("tag the payload %s: %w", t.InputRef.Key, s.explain(err))
 	}
 	return nil
 }

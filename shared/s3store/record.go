@@ -52,10 +52,10 @@ func (s *Store) recordVersion(ctx context.Context, id string, version *string) (
 	}
 	t, err := task.Decode(data)
 	if err != nil {
-		return Record{}, fmt.Errorf("the record of task %s is damaged: %w", id, err)
+		return Record{}, fmt.Errorf("task %s: %w: %w", id, ErrDamaged, err)
 	}
 	if t.ID != id {
-		return Record{}, fmt.Errorf("the record of task %s is damaged: it names the task %q", id, t.ID)
+		return Record{}, fmt.Errorf("task %s: %w: it names the task %q", id, ErrDamaged, t.ID)
 	}
 	return Record{Task: t, ETag: aws.ToString(out.ETag), VersionID: aws.ToString(out.VersionId)}, nil
 }

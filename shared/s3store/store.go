@@ -65,6 +65,9 @@ var (
 	// ErrGone means that the record was deleted since it was read. It is not to
 	// be made again.
 	ErrGone = errors.New("the record was deleted")
+	// ErrDamaged means that the record is there and can't be read. Trying again
+	// does not help.
+	ErrDamaged = errors.New("the record is damaged, or was written by a newer version")
 	// ErrExists means that the id has been submitted already.
 	ErrExists = errors.New("a task of this id exists")
 )

@@ -265,8 +265,8 @@ func TestErrorsOfTheBucketSayWhatToDo(t *testing.T) {
 
 func TestAPayloadIsCheckedAgainstItsHash(t *testing.T) {
 	inBubble(t, func(t *testing.T, b bundle) {
-		ref, err := b.PutPayload(t.Context(), "t1", "input", []byte(`"large"`))
-		if err != nil {
+		ref := s3store.NewPayloadRef("t1", "input", []byte(`"large"`))
+		if err := b.PutPayload(t.Context(), ref, []byte(`"large"`)); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := b.Payload(t.Context(), ref); err != nil || string(got) != `"large"` {

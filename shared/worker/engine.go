@@ -60,6 +60,10 @@ const (
 	leaseMargin = 15 * time.Second
 	// cancelPoll is how often a running task is looked at for a cancel request.
 	cancelPoll = 10 * time.Second
+	// pollPatience is how long that look may take.
+	pollPatience = 5 * time.Second
+	// clockMargin is how far a wake-up may be early by our clock.
+	clockMargin = time.Second
 )
 
 // Engine is the claim engine. Use [NewEngine].
@@ -98,8 +102,9 @@ func (e *Engine) Handle(ctx context.Context, raw json.RawMessage) error {
 		return err
 	}
 	var errs []error
-	for _, src := range sources {
-		w := &work{source: src, started: started}
+	for i, src := range sources {
+		// A task that sleeps for a moment does not keep its neighbors waiting.
+		w := &work{source: src, started: started, yield: i < len(sources)-1}
 		if err := e.visit(ctx, w); err != nil {
 			e.Log.ErrorContext(ctx, "visit failed", "task_id", src.id, "key", src.inboxKey, "error", err.Error())
 			errs = append(errs, err)
@@ -113,9 +118,11 @@ type work struct {
 	source
 	// started is when the invocation began.
 	started time.Time
+	// submitted is the task of the inbox object that was read, nil for none.
+	submitted *task.Task
 	// rec is the task as it was last read or written.
 	rec s3store.Record
-	// prepared tells that handler, tiers and broken are known.
+	// prepared tells that handler, tiers and broken are known for rec.
 	prepared bool
 	// handler is the one of the task's type, nil if there is none.
 	handler *handler
@@ -132,15 +139,27 @@ type work struct {
 	yield bool
 }
 
+// adopt takes what somebody else wrote for the task's state. It may have been
+// made from another submission, with another type and input.
+func (w *work) adopt(rec s3store.Record) {
+	w.rec = rec
+	w.prepared, w.handler, w.tiers, w.broken, w.input = false, nil, nil, nil, nil
+}
+
 // visit does what is due for one task.
 func (e *Engine) visit(ctx context.Context, w *work) error {
 	due, err := e.load(ctx, w) // 1
 	for due && err == nil {
 		due, err = e.attempt(ctx, w)
 	}
-	if errors.Is(err, s3store.ErrGone) {
+	switch {
+	case errors.Is(err, s3store.ErrGone):
 		// Deleted while we looked at it: it is not made again, and nothing stays.
 		return e.Store.Remove(ctx, w.id, w.rec.Task.InboxVersion)
+	case errors.Is(err, s3store.ErrDamaged):
+		// Trying again can't help. The task stays as it is, for a person to look at.
+		e.Log.ErrorContext(ctx, "record damaged", "task_id", w.id, "error", err.Error())
+		return nil
 	}
 	return err
 }
@@ -159,7 +178,7 @@ func (e *Engine) attempt(ctx context.Context, w *work) (again bool, err error) {
 		}
 	}
 	if lost, ok := errors.AsType[*s3store.ConflictError](err); ok { // somebody else moved the task: see what it is now
-		w.rec = lost.Current
+		w.adopt(lost.Current)
 		return e.examine(ctx, w)
 	}
 	if err != nil {
@@ -191,7 +210,7 @@ func (e *Engine) admit(ctx context.Context, w *work) (admitted bool, err error) 
 func (e *Engine) rest(ctx context.Context, w *work) (due bool, err error) {
 	t := w.rec.Task
 	wait := t.AvailableAt.Sub(e.Now())
-	if w.yield || t.Status != task.Pending || wait > e.Rest || t.ExpiredAt(t.AvailableAt) {
+	if w.yield || e.Rest < 0 || t.Status != task.Pending || wait > e.Rest || t.ExpiredAt(t.AvailableAt) {
 		return false, nil
 	}
 	if e.timeLeft(ctx)-wait < e.timeNeeded(t) {
@@ -259,7 +278,7 @@ func (e *Engine) change(ctx context.Context, w *work, event task.Event) error {
 	switch {
 	case effects.Finished:
 		return e.finish(ctx, w)
-	case next.Status == task.Pending && armErr == nil && e.Now().Unix() >= w.armed:
+	case next.Status == task.Pending && armErr == nil && e.Now().Add(clockMargin).Unix() >= w.armed:
 		// The write took longer than the sleep: the wake-up may have come and
 		// found the task still running.
 		armErr = e.arm(ctx, w, effects.WakeAt)

@@ -57,7 +57,7 @@ func (e *Engine) loadRecord(ctx context.Context, w *work) (found bool, err error
 	if err != nil {
 		return false, err
 	}
-	w.rec = rec
+	w.adopt(rec)
 	return true, nil
 }
 
@@ -73,8 +73,11 @@ func (e *Engine) loadSubmission(ctx context.Context, w *work, key string) (found
 			return false, err
 		}
 		if sub.Problem == nil {
-			w.rec = s3store.Record{Task: sub.Task}
-			return true, nil
+			w.submitted = &sub.Task
+			w.adopt(s3store.Record{Task: sub.Task})
+			// The input was written before the submission, marked to expire
+			// should that never come.
+			return true, e.Store.KeepPayloads(ctx, sub.Task)
 		}
 		if err := e.quarantine(ctx, sub); err != nil {
 			return false, err
@@ -101,7 +104,7 @@ func (e *Engine) examine(ctx context.Context, w *work) (due bool, err error) {
 		}
 		err = e.change(ctx, w, event)
 		if lost, ok := errors.AsType[*s3store.ConflictError](err); ok {
-			w.rec = lost.Current
+			w.adopt(lost.Current)
 			continue
 		}
 		if err != nil {
@@ -110,6 +113,9 @@ func (e *Engine) examine(ctx context.Context, w *work) (due bool, err error) {
 		if w.rec.Task.Status.Terminal() {
 			return false, nil
 		}
+	}
+	if err := e.withdraw(ctx, w); err != nil {
+		return false, err
 	}
 	t := w.rec.Task
 	switch {
@@ -120,6 +126,28 @@ func (e *Engine) examine(ctx context.Context, w *work) (due bool, err error) {
 	default: // asleep, or running under a lease that lasts
 		return false, e.arm(ctx, w, t.NextLook())
 	}
+}
+
+// withdraw removes the submission that was read if the task was made from
+// another one: a second submission under its id, which was too late.
+func (e *Engine) withdraw(ctx context.Context, w *work) error {
+	late := w.submitted
+	if late == nil || !w.rec.Stored() || w.rec.Task.InboxVersion == late.InboxVersion {
+		return nil
+	}
+	e.Log.WarnContext(ctx, "submission withdrawn, the task exists", "task_id", w.id, "version_id", late.InboxVersion)
+	w.submitted = nil
+	return e.discard(ctx, w, *late)
+}
+
+// discard removes a submission that nothing came of, or whose task has ended.
+func (e *Engine) discard(ctx context.Context, w *work, submission task.Task) error {
+	if w.rec.Task.InputRef == nil || submission.InputRef == nil || *submission.InputRef != *w.rec.Task.InputRef {
+		if err := e.Store.TagPayloads(ctx, submission); err != nil {
+			return err
+		}
+	}
+	return e.Store.Remove(ctx, w.id, submission.InboxVersion)
 }
 
 // overdue is the event that has come about by itself, nil for none.
@@ -151,13 +179,23 @@ func (e *Engine) cleanUp(ctx context.Context, w *work) (task.Event, error) {
 		switch {
 		case sub.Problem != nil:
 			err = e.quarantine(ctx, sub)
-		case sub.Task.ReplayRevision > 0 && sub.Task.ReplayRevision == w.rec.Task.Revision:
+		case e.replays(sub.Task, w.rec.Task):
 			return task.Replay{InboxVersion: sub.VersionID}, nil
 		default:
-			err = e.Store.Remove(ctx, w.id, sub.VersionID)
+			err = e.discard(ctx, w, sub.Task)
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
+}
+
+// replays tells whether a submission asks for a replay of just this record,
+// and the record allows it.
+func (e *Engine) replays(submission, record task.Task) bool {
+	if submission.ReplayRevision == 0 || submission.ReplayRevision != record.Revision {
+		return false
+	}
+	_, _, err := task.Apply(record, task.Replay{}, e.Now())
+	return err == nil
 }

@@ -22,8 +22,8 @@ func (e *Engine) claim(ctx context.Context, w *work) (claimed bool, err error) {
 		WorkerID:       e.WorkerID,
 		LeaseExpiresAt: e.leaseEnd(ctx, w),
 	}, e.Now())
-	if err != nil {
-		return false, fmt.Errorf("claim function: %w", err)
+	if err != nil { // it expired just now: the next look ends it
+		return false, nil //nolint:nilerr // see above
 	}
 	rec, err := e.Store.Write(ctx, w.rec, next)
 	var lost *s3store.ConflictError
@@ -106,6 +106,9 @@ func (e *Engine) run(ctx context.Context, w *work) result {
 
 func (e *Engine) runHandler(ctx context.Context, w *work, t task.Task) result {
 	timeout := time.Duration(t.TimeoutSeconds) * time.Second
+	// Should the claim have taken long, the run is shortened: its end and the
+	// outcome's record must fit into the invocation.
+	timeout = min(timeout, e.timeLeft(ctx)-stopGrace-recordReserve)
 	limited, stopTimeout := context.WithTimeoutCause(ctx, timeout, errTimeout)
 	defer stopTimeout()
 	handlerCtx, stop := context.WithCancelCause(limited)
@@ -121,7 +124,7 @@ func (e *Engine) runHandler(ctx context.Context, w *work, t task.Task) result {
 		case r := <-done:
 			return explainEnd(handlerCtx, r, timeout)
 		case <-poll.C:
-			e.watch(ctx, w, stop)
+			e.watch(handlerCtx, w, stop)
 		case <-handlerCtx.Done():
 			return e.awaitStop(handlerCtx, w, done, timeout)
 		}
@@ -164,8 +167,11 @@ func explainEnd(ctx context.Context, r result, timeout time.Duration) result {
 	return r
 }
 
-// watch looks for a cancel request, and whether the task is still ours.
+// watch looks for a cancel request, and whether the task is still ours. It
+// does not keep the outcome waiting for long.
 func (e *Engine) watch(ctx context.Context, w *work, stop context.CancelCauseFunc) {
+	ctx, cancel := context.WithTimeout(ctx, pollPatience)
+	defer cancel()
 	rec, err := e.Store.Record(ctx, w.id)
 	switch {
 	case errors.Is(err, s3store.ErrNotFound), err == nil && rec.Task.LeaseID != w.rec.Task.LeaseID:
@@ -197,6 +203,11 @@ func (e *Engine) record(ctx context.Context, w *work, r result) error {
 	lease := w.rec.Task.LeaseID
 	for {
 		err := e.change(ctx, w, event)
+		if refused, ok := errors.AsType[*task.TransitionError](err); ok {
+			// What the handler returned can't be stored, and would not be the next time.
+			event = task.Failure{Error: refused.Error(), Permanent: true}
+			continue
+		}
 		var lost *s3store.ConflictError
 		if !errors.As(err, &lost) {
 			return err
@@ -217,7 +228,9 @@ func (e *Engine) outcome(ctx context.Context, w *work, r result) (task.Event, er
 	case r.err == nil:
 		return e.success(ctx, w, r.output)
 	case errors.As(r.err, &sleep) && sleep.err == nil:
-		w.yield = sleep.At.IsZero() && sleep.Delay <= 0
+		if now := e.Now(); sleep.At.IsZero() && sleep.Delay <= 0 || !sleep.At.IsZero() && !sleep.At.After(now) {
+			w.yield = true
+		}
 		e.hold(ctx, w, sleep)
 		return task.Reschedule{Delay: sleep.Delay, At: sleep.At, Checkpoint: sleep.Checkpoint}, nil
 	case errors.As(r.err, &failed):
@@ -232,8 +245,8 @@ func (e *Engine) success(ctx context.Context, w *work, output json.RawMessage) (
 	if len(output) <= s3store.InlineBytes {
 		return task.Success{Output: output}, nil
 	}
-	ref, err := e.Store.PutPayload(ctx, w.id, "output", output)
-	if err != nil {
+	ref := s3store.NewPayloadRef(w.id, "output", output)
+	if err := e.Store.PutPayload(ctx, ref, output); err != nil {
 		return nil, err
 	}
 	return task.Success{OutputRef: ref}, nil

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"time"
 
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/scheduler"
 
@@ -31,7 +33,7 @@ const (
 // environment variables that the deployment sets. It does not return. A configuration that
 // can't work ends the process with an error that names the variable.
 func Start(mux *Mux) {
-	config, err := awsconfig.LoadDefaultConfig(context.Background())
+	config, err := awsconfig.LoadDefaultConfig(context.Background(), awsconfig.WithHTTPClient(newHTTPClient()))
 	if err == nil {
 		var engine *Engine
 		if engine, err = FromEnvironment(config, mux, os.Getenv); err == nil {
@@ -41,6 +43,17 @@ func Start(mux *Mux) {
 	}
 	fmt.Fprintln(os.Stderr, "sluice: claim function:", err)
 	os.Exit(1)
+}
+
+// answerPatience is how long the engine waits for the answer to a request
+// before it is sent again. A connection that hangs must not take the time that
+// is kept for recording an outcome.
+const answerPatience = 4 * time.Second
+
+func newHTTPClient() *awshttp.BuildableClient {
+	return awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
+		t.ResponseHeaderTimeout = answerPatience
+	})
 }
 
 // FromEnvironment makes the engine of a claim function from the environment
