@@ -209,9 +209,11 @@ func TestNothingMints(t *testing.T) {
 		p := limit.Policy{Name: "p", Rate: limit.Per(c.refill, time.Duration(c.interval)*time.Millisecond), Max: c.max}
 		h := &history{m: newMemory(t, p), p: p, c: c, now: rapid.Int64Range(0, 1<<41).Draw(t, "start"), steady: rapid.Bool().Draw(t, "steady")}
 		h.o.add(event{at: 0, terms: &c})
+		h.declared = c
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			steps++
 			h.now += drawPause(t, h.c)
+			h.expire()
 			h.step(t)
 		}
 	})
@@ -227,7 +229,9 @@ type history struct {
 	now      int64
 	changes  int64
 	refunded bool
-	steady   bool // no drains and changes
+	declared terms
+	expires  int64 // when an override ends, 0 if it does not
+	steady   bool  // no drains and changes
 	open     []held
 }
 
@@ -255,7 +259,8 @@ func (h *history) step(t *rapid.T) {
 	case "acquire":
 		n := magnitudes(1, h.c.max).Draw(t, "units")
 		r, err := h.m.AcquireAt(at, tier.Cost(n))
-		if denial(t, err) != nil {
+		if denied := denial(t, err); denied != nil {
+			h.checkWait(t, tier.Cost(n), denied)
 			return
 		}
 		if !atLeast(balance, n) {
@@ -280,6 +285,20 @@ func (h *history) step(t *rapid.T) {
 	}
 }
 
+// checkWait checks that a refused cost is admitted when its wait is over, planned
+// changes and all, and not a millisecond sooner.
+func (h *history) checkWait(t *rapid.T, tier limit.Tier, d *limit.Denied) {
+	if d.Blocked[0].Verdict != limit.Later || d.RetryAfter > 2*limit.MaxPeriod {
+		return
+	}
+	then := time.UnixMilli(h.now).Add(d.RetryAfter)
+	after, err1 := h.m.InspectAt(then, tier)
+	before, err2 := h.m.InspectAt(then.Add(-time.Millisecond), tier)
+	if err1 != nil || err2 != nil || after.Blocked != nil || before.Blocked == nil {
+		t.Fatalf("%v: before the wait is over %+v, then %+v (%v, %v)", d, before, after, err1, err2)
+	}
+}
+
 func (h *history) settle(t *rapid.T, at time.Time) {
 	i := rapid.IntRange(0, len(h.open)-1).Draw(t, "which")
 	r := h.open[i]
@@ -300,11 +319,26 @@ func (h *history) change(t *rapid.T, at time.Time) {
 	c := drawTerms(t)
 	c.max = min(c.max, 1<<20)
 	interval := time.Duration(c.interval) * time.Millisecond
-	_, err := h.m.SetOverrideAt(at, h.p.Name, limit.Override{Max: &c.max, Refill: &c.refill, Interval: &interval})
-	if err != nil {
+	o := limit.Override{Max: &c.max, Refill: &c.refill, Interval: &interval}
+	h.expires = 0
+	if rapid.Bool().Draw(t, "expires") {
+		h.expires = h.now + 1 + drawPause(t, c)
+		o.Expires = time.UnixMilli(h.expires)
+	}
+	if _, err := h.m.SetOverrideAt(at, h.p.Name, o); err != nil {
 		t.Fatal(err)
 	}
 	h.c = c
 	h.changes++
 	h.o.add(event{at: h.now, terms: &c})
+}
+
+// expire tells the oracle of an override that has come to its end.
+func (h *history) expire() {
+	if h.expires == 0 || h.now < h.expires {
+		return
+	}
+	h.o.add(event{at: h.expires, terms: &h.declared})
+	h.c, h.expires = h.declared, 0
+	h.changes++
 }

@@ -29,10 +29,9 @@ func reprice(from, to *segment, pos Num) Num {
 }
 
 // withBalance returns the position of a bucket with a balance when s comes into
-// force.
+// force. A balance above the capacity puts it below the floor: full.
 func (s *segment) withBalance(balance Num) Num {
-	l := s.lineAt(unseen, s.since)
-	return l.ceiling.sub(smaller(balance, l.ceiling.sub(l.floor)))
+	return s.lineAt(unseen, s.since).ceiling.sub(balance)
 }
 
 // withUsed returns the position of a window or manual policy with so much used
