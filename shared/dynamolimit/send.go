@@ -1,0 +1,421 @@
+package dynamolimit
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/sluice-dev/sluice/shared/awserr"
+	"github.com/sluice-dev/sluice/shared/limit"
+)
+
+// A change is something to be done to one or several items in one step, however often
+// it takes to be tried. Acquire, Settle and Grant are changes.
+type change struct {
+	doing  string
+	id     string // by which the items remember it
+	places []place
+
+	// plan says what to write, given what is known of the items, in the order of
+	// places. It returns errDone if nothing is to be, errLook if that can't be told
+	// before all items have been read, errStale if the registry's copy is too old,
+	// and other errors to end with.
+	plan func(known []view, at time.Time) ([]*write, error)
+
+	// judge is asked about writes that were refused, or not even sent, at the time that
+	// they carried. An error ends the change with it, except for errStale, which
+	// plan will come to as well.
+	judge func(known []view, refused []*write, at time.Time) error
+
+	// renew is called when the registry has been read again.
+	renew func(*registryCopy) error
+
+	// unknown is the outcome when nobody can know whether the change was made.
+	unknown func(cause error) error
+}
+
+// signal is what a change's functions answer besides real errors.
+type signal string
+
+func (s signal) Error() string { return string(s) }
+
+const (
+	errDone  signal = "there is nothing to write"
+	errLook  signal = "the items have to be read"
+	errStale signal = "the registry has to be read"
+)
+
+// mostRenewals is how often in one change the registry is read anew because an item
+// is ahead of it. Once is enough, unless policies are changed all the time.
+const mostRenewals = 5
+
+// carryOut makes a change. It returns the writes that made it, nil if nothing was to be
+// written, and the items as they stood afterwards, nil where that is not known.
+func (l *Limiter) carryOut(ctx context.Context, c *change) ([]*write, []item, error) {
+	known := make([]view, len(c.places))
+	now := l.clock.now()
+	for i, p := range c.places {
+		known[i] = l.views.get(p, now)
+	}
+	var doubtful []*write // those of the first request whose answer was lost
+	renewals := 0
+	for try := 0; ; {
+		at := l.clock.now()
+		writes, err := c.plan(known, at)
+		switch err { //nolint:errorlint // signals are never wrapped
+		case nil:
+		case errDone:
+			return nil, nil, nil
+		case errLook:
+			if err := l.look(ctx, c, known); err != nil {
+				return nil, nil, err
+			}
+			if err := c.judge(known, nil, at); err != nil && err != errStale { //nolint:errorlint // as above
+				return nil, nil, err
+			}
+			continue
+		case errStale:
+			if renewals++; renewals > mostRenewals {
+				return nil, nil, storeError(limit.ErrStoreBusy, c.doing+": the policies change all the time", nil)
+			}
+			if err := l.renew(ctx, c); err != nil {
+				return nil, nil, err
+			}
+			continue
+		default:
+			return nil, nil, err
+		}
+		sent := l.send(ctx, c, writes, known)
+		if sent.doubtful && doubtful == nil {
+			doubtful = writes
+		}
+		switch sent.fate {
+		case done:
+			if sent.earlier {
+				// The earliest, in case of several: its charge is worth the least.
+				return doubtful, make([]item, len(doubtful)), nil
+			}
+			return writes, sent.items, nil
+		case failed:
+			copy(known, sent.known)
+			if err := c.judge(known, writes, at); err != nil && err != errStale { //nolint:errorlint // as above
+				return nil, nil, err
+			}
+			if try++; try == 1 {
+				continue // a wrong guess, and now it is known
+			}
+		case busy:
+			try++
+		case lost, fatal:
+			return nil, nil, sent.err
+		}
+		if err := l.patient.pause(ctx, try, limit.ErrStoreBusy, c.doing, sent.err); err != nil {
+			return nil, nil, err
+		}
+	}
+}
+
+// renew has a change go by a newer copy of the registry.
+func (l *Limiter) renew(ctx context.Context, c *change) error {
+	registry, err := l.refresh(ctx, l.registry.copied.Load())
+	if err != nil {
+		return err
+	}
+	return c.renew(registry)
+}
+
+// done is the fate of a request that was carried out.
+const done fate = -1
+
+// A sending is what became of writes.
+type sending struct {
+	fate  fate
+	items []item // if done: the items afterwards, where that is known
+	known []view // if failed
+	err   error
+
+	doubtful bool // an answer was lost
+	earlier  bool // if done: by a request whose answer was lost
+}
+
+// send sends writes until it is known what has become of them.
+func (l *Limiter) send(ctx context.Context, c *change, writes []*write, known []view) sending {
+	token := newID()
+	var loss error // of an earlier answer
+	skewed := 0
+	for try := 0; ; try++ {
+		var items []item
+		_, err := attempt(ctx, l, func(ctx context.Context) (_ struct{}, err error) {
+			items, err = l.request(ctx, writes, token)
+			return struct{}{}, err
+		})
+		if err == nil {
+			l.learn(writes, items, known)
+			return sending{fate: done, items: items, doubtful: loss != nil}
+		}
+		if awserr.IsClockSkewed(err) {
+			if skewed++; skewed == mostSkewed {
+				return sending{fate: fatal, err: storeError(limit.ErrStoreDenied, c.doing, err)}
+			}
+		}
+		switch fateOf(err) {
+		case failed:
+			return l.refused(ctx, c, writes, known, err, loss)
+		case fatal:
+			if loss == nil {
+				return sending{fate: fatal, err: storeError(kindOf(err), c.doing, err)}
+			}
+			return sending{fate: lost, err: c.unknown(loss), doubtful: true}
+		case busy:
+			if loss == nil && busyKind(err) == limit.ErrStoreBusy { //nolint:errorlint // a sentinel
+				return sending{fate: busy, err: err} // plan again: time has passed
+			}
+		case lost:
+			loss = err
+			for _, w := range writes {
+				w.complete = len(writes) == 1 // a transaction has its token
+			}
+		case done:
+		}
+		if err := l.patient.pause(ctx, try, limit.ErrStoreDown, c.doing, err); err != nil {
+			if loss != nil {
+				err = c.unknown(err)
+			}
+			return sending{fate: lost, err: err, doubtful: loss != nil}
+		}
+	}
+}
+
+// refused finds out why a condition did not hold.
+func (l *Limiter) refused(ctx context.Context, c *change, writes []*write, known []view, err, loss error) sending {
+	s := sending{fate: failed, doubtful: loss != nil}
+	s.known, err = l.found(ctx, writes, known, err)
+	if err != nil {
+		if s.fate, s.err = lost, err; loss != nil {
+			s.err = c.unknown(err)
+		}
+		return s
+	}
+	for _, w := range writes {
+		v := s.known[w.index]
+		if v.sure && v.item.remembers(c.id) {
+			s.fate, s.earlier = done, true
+			return s
+		}
+		if loss != nil && len(writes) == 1 && !w.wouldBeRemembered(v.item) {
+			s.fate, s.err = lost, c.unknown(loss)
+			return s
+		}
+	}
+	return s
+}
+
+// wouldBeRemembered reports whether an item that does not remember the write would if
+// it had been carried out.
+func (w *write) wouldBeRemembered(i item) bool {
+	if i.writes() <= w.latest() {
+		return true
+	}
+	if w.given == nil {
+		return false
+	}
+	s, err := i.state(w.given.policy)
+	return err == nil && s.Given == w.given.given
+}
+
+// found returns what a failed condition tells of the items. Where a store does not
+// tell, they are read.
+func (l *Limiter) found(ctx context.Context, writes []*write, known []view, failure error) ([]view, error) {
+	now := l.clock.now()
+	found := make([]view, len(known))
+	for i, v := range known {
+		found[i] = view{item: v.item, at: v.at}
+	}
+	var untold []*write
+	take := func(w *write, told attributes) {
+		if len(told) == 0 {
+			untold = append(untold, w)
+			return
+		}
+		found[w.index] = view{item: told, sure: true, at: now}
+		l.views.put(w.place, told, now)
+	}
+	if told, ok := awserr.FailedCondition(failure); ok {
+		take(writes[0], told)
+	}
+	reasons, _ := awserr.CanceledTransaction(failure)
+	for i, r := range reasons {
+		if i < len(writes) && awserr.ReasonOf(r) == awserr.ConditionFailed {
+			take(writes[i], r.Item)
+		}
+	}
+	places := make([]place, len(untold))
+	for n, w := range untold {
+		places[n] = w.place
+	}
+	items, err := l.read(ctx, places)
+	if err != nil {
+		return nil, err
+	}
+	for n, w := range untold {
+		found[w.index] = view{item: items[n], sure: true, at: now}
+		l.views.put(w.place, items[n], now)
+	}
+	return found, nil
+}
+
+// learn keeps what the answer to writes tells of the items. A transaction's tells
+// nothing: the items are supposed to have been as they were believed to be.
+func (l *Limiter) learn(writes []*write, items []item, known []view) {
+	now := l.clock.now()
+	for i, w := range writes {
+		if items[i] != nil {
+			l.views.put(w.place, items[i], now)
+			continue
+		}
+		supposed := item(maps.Clone(known[w.index].item))
+		if supposed == nil {
+			supposed = item{}
+		}
+		for n, p := range w.plans {
+			before, err := supposed.state(w.policies[n])
+			if err != nil {
+				continue
+			}
+			supposed.setState(w.policies[n], p.Apply(before))
+		}
+		if w.expiry.at > supposed.expires() {
+			supposed[TTLAttribute] = wholeValue(w.expiry.at)
+		}
+		l.views.put(w.place, supposed, now)
+	}
+}
+
+// request sends writes in one request: an UpdateItem for one, else a transaction. It
+// returns the items afterwards, nil where the answer does not tell.
+func (l *Limiter) request(ctx context.Context, writes []*write, token string) ([]item, error) {
+	if len(writes) == 1 {
+		x := writes[0].expression()
+		out, err := l.api.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+			TableName:                           &l.table,
+			Key:                                 writes[0].place.itemKey(),
+			ConditionExpression:                 aws.String(x.condition()),
+			UpdateExpression:                    aws.String(x.update()),
+			ExpressionAttributeNames:            x.names,
+			ExpressionAttributeValues:           x.values,
+			ReturnValues:                        types.ReturnValueAllNew,
+			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+		}, l.clock.once)
+		if err != nil {
+			return nil, err
+		}
+		if len(out.Attributes) == 0 {
+			return []item{nil}, nil
+		}
+		return []item{item(out.Attributes)}, nil
+	}
+	in := &dynamodb.TransactWriteItemsInput{ClientRequestToken: &token}
+	for _, w := range writes {
+		x := w.expression()
+		in.TransactItems = append(in.TransactItems, types.TransactWriteItem{Update: &types.Update{
+			TableName:                           &l.table,
+			Key:                                 w.place.itemKey(),
+			ConditionExpression:                 aws.String(x.condition()),
+			UpdateExpression:                    aws.String(x.update()),
+			ExpressionAttributeNames:            x.names,
+			ExpressionAttributeValues:           x.values,
+			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+		}})
+	}
+	_, err := l.api.TransactWriteItems(ctx, in, l.clock.once)
+	return make([]item, len(writes)), err
+}
+
+// look reads all items of a change.
+func (l *Limiter) look(ctx context.Context, c *change, known []view) error {
+	items, err := l.read(ctx, c.places)
+	if err != nil {
+		return err
+	}
+	now := l.clock.now()
+	for i, p := range c.places {
+		known[i] = view{item: items[i], sure: true, at: now}
+		l.views.put(p, items[i], now)
+	}
+	return nil
+}
+
+// read reads items consistently, in one request if the store is not busy.
+func (l *Limiter) read(ctx context.Context, places []place) ([]item, error) {
+	if len(places) == 1 {
+		key := places[0].itemKey()
+		i, err := l.readItem(ctx, key[partitionKey], key[sortKey])
+		return []item{i}, err
+	}
+	items := make([]item, len(places))
+	keys := make([]attributes, len(places))
+	index := make(map[string]int, len(places))
+	for i, p := range places {
+		keys[i] = p.itemKey()
+		index[keyText(keys[i])] = i
+	}
+	const doing = "reading the state of several keys"
+	for try := 0; len(keys) > 0; try++ {
+		if try > 0 {
+			if err := l.patient.pause(ctx, try-1, limit.ErrStoreBusy, doing, nil); err != nil {
+				return nil, err
+			}
+		}
+		in := &dynamodb.BatchGetItemInput{RequestItems: map[string]types.KeysAndAttributes{
+			l.table: {Keys: keys, ConsistentRead: aws.Bool(true)},
+		}}
+		out, err := again(ctx, l, doing, func(ctx context.Context) (*dynamodb.BatchGetItemOutput, error) {
+			return l.api.BatchGetItem(ctx, in, l.clock.once)
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, answers := range out.Responses {
+			for _, a := range answers {
+				if i, ok := index[keyText(a)]; ok {
+					items[i] = a
+				}
+			}
+		}
+		keys = nil
+		for _, rest := range out.UnprocessedKeys {
+			keys = append(keys, rest.Keys...)
+		}
+	}
+	return items, nil
+}
+
+func keyText(a attributes) string {
+	if pk, ok := a[partitionKey].(*types.AttributeValueMemberS); ok {
+		return pk.Value
+	}
+	return ""
+}
+
+func (l *Limiter) readItem(ctx context.Context, pk, sk types.AttributeValue) (item, error) {
+	in := &dynamodb.GetItemInput{
+		TableName:      &l.table,
+		Key:            attributes{partitionKey: pk, sortKey: sk},
+		ConsistentRead: aws.Bool(true),
+	}
+	out, err := again(ctx, l, fmt.Sprintf("reading the item %s", keyText(in.Key)), func(ctx context.Context) (*dynamodb.GetItemOutput, error) {
+		return l.api.GetItem(ctx, in, l.clock.once)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(out.Item) == 0 {
+		return nil, nil
+	}
+	return out.Item, nil
+}

@@ -1,0 +1,176 @@
+package dynamolimit
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sluice-dev/sluice/shared/limit"
+)
+
+// Settle implements [limit.Settler]. An item remembers the last eight reservations
+// that were closed or charged on it: a repeated call with the same id settles nothing.
+func (l *Limiter) Settle(ctx context.Context, id string, closings []limit.Closing, at time.Time) error {
+	ctx, cancel := l.patient.limit(ctx)
+	defer cancel()
+	tiers := make([]limit.Tier, len(closings))
+	names := make([]string, len(closings))
+	for i, c := range closings {
+		names[i] = c.Charge.Policy
+	}
+	registry, err := l.policies(ctx, names...)
+	if err != nil {
+		return err
+	}
+	s := &settlement{id: id + closingMark, at: at, exact: map[int]bool{}}
+	for i, c := range closings {
+		m, err := registry.meter(c.Charge.Policy)
+		if err != nil {
+			return err
+		}
+		tiers[i] = limit.Tier{Policy: m.Policy(), Key: c.Charge.Key}
+		s.closings = append(s.closings, closing{c, tier{tiers[i], m, place{m.Policy().Group, c.Charge.Key}}})
+		s.tiers = append(s.tiers, s.closings[i].tier)
+	}
+	if _, err := limit.Merge(tiers); err != nil {
+		return err
+	}
+	s.places = placesOf(s.tiers)
+	_, _, err = l.carryOut(ctx, &change{
+		doing:  fmt.Sprintf("settling %v", tiers),
+		id:     s.id,
+		places: s.places,
+		plan:   s.plan,
+		judge:  s.judge,
+		renew:  s.renew,
+		// Trying on could give back twice, so it counts as closed.
+		unknown: func(cause error) error {
+			l.clock.log.Warn("whether a reservation was settled is not known", "doing", fmt.Sprintf("settling %v", tiers), "error", cause)
+			return nil
+		},
+	})
+	return err
+}
+
+// closingMark tells the id of closing a reservation from that of acquiring it.
+const closingMark = "c"
+
+type closing struct {
+	limit.Closing
+
+	tier tier
+}
+
+// A settlement is a reservation being closed.
+type settlement struct {
+	id       string
+	at       time.Time // zero for the clock's
+	closings []closing
+	tiers    []tier
+	places   []place
+
+	// exact holds the places of which the state has to be replaced as it was found,
+	// since the charge alone did not tell enough.
+	exact map[int]bool
+}
+
+func (s *settlement) time(at time.Time) time.Time {
+	if s.at.IsZero() {
+		return at
+	}
+	return s.at
+}
+
+func (s *settlement) renew(c *registryCopy) error {
+	for i := range s.closings {
+		m, err := c.meter(s.closings[i].tier.Policy.Name)
+		if err != nil {
+			return err
+		}
+		s.closings[i].tier.meter = m
+	}
+	return nil
+}
+
+func (s *settlement) plan(known []view, at time.Time) ([]*write, error) {
+	at = s.time(at)
+	var writes []*write
+	for i, p := range s.places {
+		v := known[i]
+		if v.sure && v.item.remembers(s.id) {
+			return nil, errDone
+		}
+		w := &write{place: p, index: i, id: s.id, seen: v.item.writes(), expiry: expiry{known: v.item.expires()}}
+		for _, c := range s.closings {
+			if c.tier.place != p {
+				continue
+			}
+			if err := s.add(w, c, v, at); err != nil {
+				return nil, err
+			}
+		}
+		if len(w.plans) > 0 {
+			writes = append(writes, w)
+		}
+	}
+	if len(writes) == 0 {
+		return nil, errDone
+	}
+	return writes, nil
+}
+
+// add adds to a write what closes one charge.
+func (s *settlement) add(w *write, c closing, v view, at time.Time) error {
+	policy := c.tier.Policy.Name
+	state, err := v.item.state(policy)
+	if err != nil {
+		return err
+	}
+	var p limit.Plan
+	var needed, stale bool
+	if s.exact[w.index] && v.sure {
+		var next limit.State
+		next, stale = c.tier.meter.Settle(state, c.Charge, c.Actual, at)
+		p, needed = limit.Replace(state, next), next != state
+	} else {
+		p, needed, stale = c.tier.meter.PlanSettle(state, c.Charge, c.Actual, at)
+	}
+	switch {
+	case stale:
+		return errStale
+	case !needed:
+		if state.Era == 0 && !v.sure && c.tier.meter.Terms(at).Era != c.Charge.Era {
+			return errLook // the settings have changed: what is left of the charge depends on the state
+		}
+		return nil
+	}
+	if p.Branch == limit.Lower && w.given == nil {
+		w.given = &givenMark{policy, c.Charge.Given}
+		if state.Era != 0 {
+			w.given.given = state.Given
+		}
+	}
+	if c.Actual > c.Charge.Units {
+		w.expiry.extend(c.tier.meter, p.Apply(state), at)
+	}
+	w.policies = append(w.policies, policy)
+	w.plans = append(w.plans, p)
+	return nil
+}
+
+// judge finds out which plans did not fit the items that were found.
+func (s *settlement) judge(known []view, refused []*write, _ time.Time) error {
+	for _, w := range refused {
+		v := known[w.index]
+		for i, p := range w.plans {
+			state, err := v.item.state(w.policies[i])
+			if err != nil {
+				return err
+			}
+			if v.sure && p.Branch == limit.Lower && !p.Applies(state) {
+				s.exact[w.index] = true
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+package dynamolimit
+
+import (
+	"sync"
+	"time"
+)
+
+// A view is what is known of an item.
+type view struct {
+	item item
+	// sure says that the item was read or refused a write within the present call,
+	// and not just some time before.
+	sure bool
+	at   time.Time
+}
+
+// views remembers what was last seen of the items, to guess how they stand now. A
+// wrong guess costs a request and does no harm, except that a view's number of
+// writes must not come from an item that has been deleted since: hence oldest.
+type views struct {
+	mu    sync.Mutex
+	items map[place]view
+}
+
+const (
+	mostViews  = 4096
+	oldestView = 24 * time.Hour
+	reordered  = 2 * time.Second // how late an answer may come behind a newer one
+)
+
+func (v *views) get(p place, now time.Time) view {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	seen, ok := v.items[p]
+	if !ok || now.Sub(seen.at) > oldestView {
+		return view{}
+	}
+	return seen
+}
+
+func (v *views) put(p place, i item, now time.Time) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.items == nil {
+		v.items = make(map[place]view)
+	}
+	if _, ok := v.items[p]; !ok && len(v.items) >= mostViews {
+		for other := range v.items { // any one: a map is walked in random order
+			delete(v.items, other)
+			break
+		}
+	}
+	// Answers that overtook each other tell of a different number of writes.
+	if seen := v.items[p]; i != nil && i.writes() < seen.item.writes() && now.Sub(seen.at) < reordered {
+		return
+	}
+	v.items[p] = view{item: i, at: now}
+}
