@@ -13,7 +13,7 @@ type answer interface {
 }
 
 func (d *Decision) complete() bool { return d.Admitted || len(d.Blocked) > 0 }
-func (r *Reading) complete() bool  { return r.Policy != "" && r.Kind != "" }
+func (r *reading) complete() bool  { return r.Policy != "" && r.Kind != "" }
 func (d *Done) complete() bool     { return d.Done }
 func (c *Change) complete() bool   { return !c.InForceAt.IsZero() }
 func (l *Listing) complete() bool  { return l.Policies != nil }
@@ -34,33 +34,11 @@ type Decision struct {
 	Never        *bool `json:"never,omitzero"`
 	RetryAfterMS int64 `json:"retry_after_ms,omitzero"`
 	// Blocked are the tiers in the way.
-	Blocked []Blocked `json:"blocked,omitzero"`
+	Blocked []limit.Blocked `json:"blocked,omitzero"`
 }
 
-// Blocked is a [limit.Blocked].
-type Blocked struct {
-	Policy    string        `json:"policy"`
-	Key       string        `json:"key"`
-	Cost      int64         `json:"cost"`
-	Available int64         `json:"available"`
-	Verdict   limit.Verdict `json:"verdict"`
-	WaitMS    int64         `json:"wait_ms,omitzero"` // if the verdict is "later", at least 1
-	Held      bool          `json:"held,omitzero"`
-}
-
-// Reading answers inspect: a [limit.Reading]. Times that do not apply are left out.
-type Reading struct {
-	Policy    string     `json:"policy"`
-	Key       string     `json:"key"`
-	Kind      limit.Kind `json:"kind"`
-	Limit     int64      `json:"limit"`
-	Available int64      `json:"available"`
-	Used      int64      `json:"used"`
-	ResetsAt  time.Time  `json:"resets_at,omitzero"`
-	FullAt    time.Time  `json:"full_at,omitzero"`
-	HeldUntil time.Time  `json:"held_until,omitzero"`
-	Blocked   *Blocked   `json:"blocked,omitzero"`
-}
+// reading answers inspect.
+type reading struct{ limit.Reading }
 
 // Done answers settle, refund, grant, hold and release.
 type Done struct {
@@ -82,7 +60,8 @@ type Failure struct {
 	Error *Error `json:"error"`
 }
 
-func admitted(r *limit.Reservation) Decision {
+// Admitted returns the answer of an admitted request.
+func Admitted(r *limit.Reservation) Decision {
 	receipt := r.Receipt()
 	d := Decision{Admitted: true, Reservation: encodeReceipt(receipt), Charged: make([]Tier, len(receipt.Charges))}
 	for i, c := range receipt.Charges {
@@ -91,55 +70,7 @@ func admitted(r *limit.Reservation) Decision {
 	return d
 }
 
-func denied(d *limit.Denied) Decision {
-	answer := Decision{Never: &d.Never, RetryAfterMS: d.RetryAfter.Milliseconds(), Blocked: make([]Blocked, len(d.Blocked))}
-	for i, b := range d.Blocked {
-		answer.Blocked[i] = blockedOf(b)
-	}
-	return answer
-}
-
-func blockedOf(b limit.Blocked) Blocked {
-	return Blocked{
-		Policy: b.Policy, Key: b.Key, Cost: b.Cost, Available: b.Available,
-		Verdict: b.Verdict, WaitMS: b.Wait.Milliseconds(), Held: b.Held,
-	}
-}
-
-func (b Blocked) blocked() limit.Blocked {
-	return limit.Blocked{
-		Policy: b.Policy, Key: b.Key, Cost: b.Cost, Available: b.Available,
-		Verdict: b.Verdict, Wait: time.Duration(b.WaitMS) * time.Millisecond, Held: b.Held,
-	}
-}
-
-// denied is the reverse of the function denied.
-func (d *Decision) denied() *limit.Denied {
-	blocked := make([]limit.Blocked, len(d.Blocked))
-	for i, b := range d.Blocked {
-		blocked[i] = b.blocked()
-	}
-	return limit.NewDenied(blocked...)
-}
-
-func readingOf(r limit.Reading) Reading {
-	answer := Reading{
-		Policy: r.Policy, Key: r.Key, Kind: r.Kind, Limit: r.Limit, Available: r.Available, Used: r.Used,
-		ResetsAt: r.ResetsAt, FullAt: r.FullAt, HeldUntil: r.HeldUntil,
-	}
-	if r.Blocked != nil {
-		answer.Blocked = new(blockedOf(*r.Blocked))
-	}
-	return answer
-}
-
-func (r Reading) reading() limit.Reading {
-	reading := limit.Reading{
-		Policy: r.Policy, Key: r.Key, Kind: r.Kind, Limit: r.Limit, Available: r.Available, Used: r.Used,
-		ResetsAt: r.ResetsAt, FullAt: r.FullAt, HeldUntil: r.HeldUntil,
-	}
-	if r.Blocked != nil {
-		reading.Blocked = new(r.Blocked.blocked())
-	}
-	return reading
+// Denied returns the answer of a denied request.
+func Denied(d *limit.Denied) Decision {
+	return Decision{Never: &d.Never, RetryAfterMS: d.RetryAfter.Milliseconds(), Blocked: d.Blocked}
 }

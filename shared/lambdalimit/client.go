@@ -1,11 +1,12 @@
 package lambdalimit
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
+	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
@@ -28,7 +29,10 @@ type Client struct {
 	function string
 }
 
-var _ Limiter = (*Client)(nil)
+var (
+	_ Limiter = (*Client)(nil)
+	_ Once    = (*Client)(nil)
+)
 
 // NewClient returns the limiter of a function, given by its name or ARN.
 func NewClient(api Invoker, function string) *Client {
@@ -55,7 +59,7 @@ func (c *Client) AcquireOnce(ctx context.Context, id string, tiers ...limit.Tier
 		return nil, err
 	}
 	if !d.Admitted {
-		return nil, d.denied()
+		return nil, limit.NewDenied(d.Blocked...)
 	}
 	receipt, err := decodeReceipt(d.Reservation)
 	if err != nil {
@@ -65,7 +69,9 @@ func (c *Client) AcquireOnce(ctx context.Context, id string, tiers ...limit.Tier
 }
 
 // Settle implements [limit.Settler]. The time is that of the function's clock,
-// whatever at says: charges settled at a time that is past could mint.
+// whatever at says: charges settled at a time that is past could mint. Likewise a
+// settlement that gives something back and whose answer is lost counts as made, since
+// doing it twice could mint.
 func (c *Client) Settle(ctx context.Context, id string, closings []limit.Closing, _ time.Time) error {
 	receipt := limit.Receipt{ID: id, Charges: make([]limit.Charge, len(closings))}
 	actual := make([]Tier, len(closings))
@@ -73,7 +79,15 @@ func (c *Client) Settle(ctx context.Context, id string, closings []limit.Closing
 		receipt.Charges[i] = closing.Charge
 		actual[i] = Tier{Policy: closing.Charge.Policy, Key: closing.Charge.Key, Cost: &closing.Actual}
 	}
-	return c.call(ctx, Request{Op: OpSettle, Reservation: encodeReceipt(receipt), Actual: actual}, new(Done))
+	r := Request{Op: OpSettle, Reservation: encodeReceipt(receipt), Actual: actual}
+	if !slices.ContainsFunc(closings, func(c limit.Closing) bool { return c.Actual < c.Charge.Units }) {
+		return c.call(ctx, r, new(Done))
+	}
+	err := c.callOnce(ctx, r, new(Done))
+	if errors.Is(err, errUnknown) {
+		return nil
+	}
+	return err
 }
 
 // Inspect implements [limit.Limiter].
@@ -81,19 +95,17 @@ func (c *Client) Inspect(ctx context.Context, t limit.Tier) (limit.Reading, erro
 	if err := limit.CheckKey(t.Key); err != nil {
 		return limit.Reading{}, err
 	}
-	var r Reading
+	var r reading
 	err := c.call(ctx, Request{Op: OpInspect, Policy: t.Policy.Name, Key: t.Key, Cost: &t.Units}, &r)
-	return r.reading(), err
+	return r.Reading, err
 }
 
 // Grant implements [limit.Operator].
 func (c *Client) Grant(ctx context.Context, t limit.Tier, n int64) error {
-	return c.GrantOnce(ctx, uuid.NewString(), t, n)
-}
-
-// GrantOnce implements [Once].
-func (c *Client) GrantOnce(ctx context.Context, id string, t limit.Tier, n int64) error {
-	return c.change(ctx, Request{Op: OpGrant, ID: id, Amount: &n}, t)
+	if err := limit.CheckKey(t.Key); err != nil {
+		return err
+	}
+	return c.callOnce(ctx, Request{Op: OpGrant, Policy: t.Policy.Name, Key: t.Key, Amount: &n}, new(Done))
 }
 
 // Hold implements [limit.Operator].
@@ -138,7 +150,9 @@ func (c *Client) ClearOverride(ctx context.Context, policy, by string) (time.Tim
 
 // Reset implements [limit.Operator].
 func (c *Client) Reset(ctx context.Context, policy, by string) (time.Time, error) {
-	return c.amend(ctx, Request{Op: OpReset, Policy: policy, By: by})
+	var change Change
+	err := c.callOnce(ctx, Request{Op: OpReset, Policy: policy, By: by}, &change)
+	return change.InForceAt, err
 }
 
 func (c *Client) amend(ctx context.Context, r Request) (time.Time, error) {
@@ -159,9 +173,22 @@ const (
 	firstWait = 50 * time.Millisecond // doubled from try to try, with jitter
 )
 
-// call invokes the function and decodes its answer. A try whose answer is lost is
-// made again, with the same id, where that does no harm.
+// errUnknown: nobody can know whether a request was carried out.
+var errUnknown = errors.New("the answer is lost, and it may have been carried out")
+
+// call invokes the function and decodes its answer. A try whose answer is lost is made
+// again.
 func (c *Client) call(ctx context.Context, r Request, into answer) error {
+	return c.invoke(ctx, r, into, true)
+}
+
+// callOnce is call for what may not be carried out twice. If it may have been, the
+// error is errUnknown.
+func (c *Client) callOnce(ctx context.Context, r Request, into answer) error {
+	return c.invoke(ctx, r, into, false)
+}
+
+func (c *Client) invoke(ctx context.Context, r Request, into answer, repeatable bool) error {
 	payload, err := json.Marshal(r)
 	if err != nil {
 		return &limit.InvalidRequestError{Problem: fmt.Sprintf("%s can't be sent: %v", r.Op, err)}
@@ -171,25 +198,19 @@ func (c *Client) call(ctx context.Context, r Request, into answer) error {
 		if failure == nil {
 			return c.read(doc, into)
 		}
+		err := fmt.Errorf("%w: %s by %s: %w", failure.means, r.Op, c.function, failure.err)
 		switch {
-		case ctx.Err() != nil:
-			return fmt.Errorf("%w: invoke %s: %w", limit.ErrStoreDown, c.function, cmp.Or(context.Cause(ctx), failure.err))
-		case failure.ran && !repeatable(r.Op):
-			return fmt.Errorf("%w: no answer to a %s from %s, which may have been carried out: %w", limit.ErrStoreDown, r.Op, c.function, failure.err)
-		case failure.final || try == maxTries:
-			return fmt.Errorf("%w: invoke %s: %w", failure.means, c.function, failure.err)
+		case failure.ran && !repeatable:
+			return fmt.Errorf("%w: %w", err, errUnknown)
+		case ctx.Err() != nil, failure.final, try == maxTries:
+			return err
 		}
 		wait := firstWait << (try - 1)
-		if err := sleep(ctx, wait/2+rand.N(wait)); err != nil { //nolint:gosec // jitter
-			return fmt.Errorf("%w: invoke %s: %w", failure.means, c.function, failure.err)
+		if sleep(ctx, wait/2+rand.N(wait)) != nil { //nolint:gosec // jitter
+			return err
 		}
 	}
 }
-
-// repeatable reports whether a request may be carried out a second time: everything
-// but a reset, after which what was used since would be forgotten too. (Acquire and
-// grant have an id, settle a reservation, holds only extend.)
-func repeatable(op Op) bool { return op != OpReset }
 
 // failure is an invocation that brought no answer.
 type failure struct {
@@ -217,9 +238,17 @@ func (c *Client) try(ctx context.Context, payload []byte) ([]byte, *failure) {
 		return nil, &failure{err: err, means: limit.ErrStoreDenied, final: true}
 	case awserr.IsNotFound(err), awserr.IsValidation(err):
 		return nil, &failure{err: err, means: limit.ErrStoreDown, final: true}
+	case neverSent(err):
+		return nil, &failure{err: err, means: limit.ErrStoreDown}
 	default: // Lambda's own trouble, or its answer was lost
 		return nil, &failure{err: err, means: limit.ErrStoreDown, ran: true}
 	}
+}
+
+// neverSent reports that no connection was made.
+func neverSent(err error) bool {
+	network, ok := errors.AsType[*net.OpError](err)
+	return ok && network.Op == "dial"
 }
 
 // read decodes an answer. Members that are not known are those of a newer function.

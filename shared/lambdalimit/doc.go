@@ -22,10 +22,15 @@
 // Whatever goes wrong is answered as an error in that form: an invocation fails
 // only if the function itself breaks down.
 //
-// # Once only
+// # Lost answers
 //
-// The answer to an invocation can be lost. A request that carries an id (and
-// settle and refund, which carry a reservation) can be sent again to find out what
-// became of it: what was charged is not charged a second time, see [Once]. The
-// Client does so by itself.
+// The answer to an invocation can be lost. An acquire that carries an id can be sent
+// again: what was charged under that id is found, as far back as the limiter remembers,
+// and not charged again (see [Once]). The Client does so by itself. A reservation is
+// closed once in the same way.
+//
+// What can't be found out errs on the safe side: tokens may be lost then, none is
+// minted. So the Client takes a refund as made when its answer is lost, and of a grant
+// or a reset it reports that the outcome is not known. SDKs in other languages repeat
+// invocations on their own unless told not to, as the examples do.
 package lambdalimit

@@ -20,12 +20,11 @@ type Limiter interface {
 	limit.Settler
 }
 
-// Once is what a Limiter may be able to do besides: operations that name
-// themselves. One that was carried out before under its id is not carried out again,
-// and answers as if it had just been.
+// Once is what a Limiter may be able to do besides: charges that are named, so that
+// asking for one again, from another instance of the function too, finds it instead of
+// charging again. Without it a request that is sent again may be charged again.
 type Once interface {
 	AcquireOnce(ctx context.Context, id string, tiers ...limit.Tier) (*limit.Reservation, error)
-	GrantOnce(ctx context.Context, id string, t limit.Tier, n int64) error
 }
 
 // Handler is the function: a lambda.Handler of package aws-lambda-go.
@@ -88,10 +87,9 @@ func (h *Handler) do(ctx context.Context, r *Request) (any, error) {
 	case OpSettle, OpRefund:
 		return done(h.settle(ctx, r))
 	case OpInspect:
-		reading, err := h.Limiter.Inspect(ctx, one)
-		return readingOf(reading), err
+		return h.Limiter.Inspect(ctx, one)
 	case OpGrant:
-		return done(h.grant(ctx, r, one))
+		return done(h.Limiter.Grant(ctx, one, *r.Amount))
 	case OpHold:
 		until := time.Now()
 		if r.Until != nil {
@@ -137,11 +135,11 @@ func (h *Handler) acquire(ctx context.Context, r *Request) (any, error) {
 	var refusal *limit.Denied
 	switch {
 	case errors.As(err, &refusal):
-		return denied(refusal), nil
+		return Denied(refusal), nil
 	case err != nil:
 		return nil, err
 	}
-	return admitted(reservation), nil
+	return Admitted(reservation), nil
 }
 
 func (h *Handler) settle(ctx context.Context, r *Request) error {
@@ -158,13 +156,6 @@ func (h *Handler) settle(ctx context.Context, r *Request) error {
 		actual[i] = t.tier()
 	}
 	return reservation.Settle(ctx, actual...)
-}
-
-func (h *Handler) grant(ctx context.Context, r *Request, t limit.Tier) error {
-	if once, ok := h.Limiter.(Once); ok && r.ID != "" {
-		return once.GrantOnce(ctx, r.ID, t, *r.Amount)
-	}
-	return h.Limiter.Grant(ctx, t, *r.Amount)
 }
 
 func done(err error) (any, error) { return Done{Done: true}, err }

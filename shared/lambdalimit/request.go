@@ -19,7 +19,7 @@ const (
 	OpSettle        Op = "settle"         // reservation, actual
 	OpRefund        Op = "refund"         // reservation
 	OpInspect       Op = "inspect"        // policy, key, cost
-	OpGrant         Op = "grant"          // policy, key, amount, id
+	OpGrant         Op = "grant"          // policy, key, amount
 	OpHold          Op = "hold"           // policy, key, until or for_ms
 	OpRelease       Op = "release"        // policy, key
 	OpReset         Op = "reset"          // policy, by
@@ -41,7 +41,7 @@ type Request struct {
 	Op Op `json:"op"`
 
 	// ID names the operation, so that sending the request again does not charge
-	// (or grant) again. Letters, digits, '-' and '_', at most 36; a UUID is a good
+	// again. Letters, digits, '-' and '_', at most 36; a UUID is a good
 	// one. Optional: without it a repeated request is a second request.
 	ID string `json:"id,omitzero"`
 
@@ -122,7 +122,7 @@ var shapes = map[Op]shape{
 	OpSettle:        {required: []string{"reservation", "actual"}},
 	OpRefund:        {required: []string{"reservation"}},
 	OpInspect:       {required: []string{"policy"}, optional: []string{"key", "cost"}},
-	OpGrant:         {required: []string{"policy", "amount"}, optional: []string{"key", "id"}},
+	OpGrant:         {required: []string{"policy", "amount"}, optional: []string{"key"}},
 	OpHold:          {required: []string{"policy"}, optional: []string{"key", "until", "for_ms"}},
 	OpRelease:       {required: []string{"policy"}, optional: []string{"key"}},
 	OpReset:         {required: []string{"policy"}, optional: []string{"by"}},

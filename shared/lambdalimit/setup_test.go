@@ -53,10 +53,6 @@ func (o *once) AcquireOnce(ctx context.Context, id string, tiers ...limit.Tier) 
 	return o.acquired[id], nil
 }
 
-func (o *once) GrantOnce(ctx context.Context, id string, t limit.Tier, n int64) error {
-	return o.first("grant "+id, func() error { return o.Grant(ctx, t, n) })
-}
-
 func (o *once) Settle(ctx context.Context, id string, closings []limit.Closing, at time.Time) error {
 	return o.first("settle "+id, func() error { return o.Memory.Settle(ctx, id, closings, at) })
 }
