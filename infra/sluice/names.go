@@ -11,10 +11,15 @@ import (
 // function its own ARN and the bucket's name. References would close that circle, names do not.
 type names struct {
 	bucket        string
+	table         string
 	claim         string
+	limiter       string
+	reset         string
+	sweep         string
 	scheduleGroup string
 
 	bucketArn        string
+	tableArn         string
 	claimArn         string
 	scheduleGroupArn string
 	schedulesArn     string // every schedule of the group
@@ -24,7 +29,11 @@ func newNames(scope constructs.Construct, props Props) names {
 	stack := awscdk.Stack_Of(scope)
 	n := names{
 		bucket:        props.BucketName,
+		table:         props.Name + "-limits",
 		claim:         props.Name + "-claim",
+		limiter:       props.Name + "-limiter",
+		reset:         props.Name + "-reset",
+		sweep:         props.Name + "-sweep",
 		scheduleGroup: props.Name,
 	}
 	if n.bucket == "" {
@@ -39,6 +48,7 @@ func newNames(scope constructs.Construct, props Props) names {
 		Service: jsii.String("s3"), Region: jsii.String(""), Account: jsii.String(""),
 		Resource: &n.bucket, ArnFormat: awscdk.ArnFormat_NO_RESOURCE_NAME,
 	})
+	n.tableArn = arn("dynamodb", "table", n.table)
 	n.claimArn = *stack.FormatArn(&awscdk.ArnComponents{
 		Service: jsii.String("lambda"), Resource: jsii.String("function"),
 		ResourceName: &n.claim, ArnFormat: awscdk.ArnFormat_COLON_RESOURCE_NAME,
@@ -61,4 +71,5 @@ const (
 	tasksPrefix      = "tasks/"
 	payloadsPrefix   = "payloads/"
 	quarantinePrefix = "quarantine/"
+	sweepPrefix      = "sweep/"
 )

@@ -25,6 +25,13 @@ func (q *Queue) GrantSubmit(grantee awsiam.IGrantable) {
 	}
 }
 
+// GrantLimiter lets a function, such as a handler in another language, ask the limiter: the requests of
+// operators are among those that it then may make.
+func (q *Queue) GrantLimiter(grantee awsiam.IGrantable) {
+	grantee.GrantPrincipal().AddToPrincipalPolicy(
+		allow("SluiceAskLimiter", []string{"lambda:InvokeFunction"}, *q.Limiter.FunctionArn()))
+}
+
 // claimTasks are the claim function's rights on the bucket.
 func (q *Queue) claimTasks() []awsiam.PolicyStatement {
 	return []awsiam.PolicyStatement{
@@ -41,6 +48,33 @@ func (q *Queue) claimTasks() []awsiam.PolicyStatement {
 		allow("RemoveSubmissions", []string{"s3:DeleteObjectVersion"}, q.names.objects(inboxPrefix)),
 		q.tellMissingFromDenied("TellMissingFromDenied"),
 	}
+}
+
+// limitRates are the rights of a limiter on its table. A request over several items is a transaction of
+// updates, for which DynamoDB asks for the right to update.
+func (q *Queue) limitRates() awsiam.PolicyStatement {
+	return allow("LimitRates", []string{
+		"dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:Query", "dynamodb:UpdateItem", "dynamodb:PutItem",
+	}, q.names.tableArn)
+}
+
+// resetPolicies are the rights to read the registry of policies and to replace its entries.
+func (q *Queue) resetPolicies() awsiam.PolicyStatement {
+	return allow("ResetPolicies", []string{"dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem"}, q.names.tableArn)
+}
+
+// sweepTasks are the sweep's rights on the bucket: it reads tasks, and writes nothing but how far it came.
+func (q *Queue) sweepTasks() []awsiam.PolicyStatement {
+	return []awsiam.PolicyStatement{
+		allow("ReadTasks", []string{"s3:GetObject"}, q.names.objects(inboxPrefix), q.names.objects(tasksPrefix)),
+		allow("KeepCursor", []string{"s3:GetObject", "s3:PutObject"}, q.names.objects(sweepPrefix)),
+		// It lists inbox/ as well.
+		q.tellMissingFromDenied("ListTasks"),
+	}
+}
+
+func (q *Queue) startClaim() awsiam.PolicyStatement {
+	return allow("StartClaim", []string{"lambda:InvokeFunction"}, q.names.claimArn)
 }
 
 // tellMissingFromDenied makes S3 answer 404 for an object that is not there. Without the right to list the
@@ -64,18 +98,14 @@ func (q *Queue) armWakeUps(schedulerRole awsiam.Role) []awsiam.PolicyStatement {
 }
 
 // setAsideDeadLetters is the right that Lambda uses, under the function's role, for its on-failure queue.
-func (q *Queue) setAsideDeadLetters() []awsiam.PolicyStatement {
-	return []awsiam.PolicyStatement{
-		allow("SetAsideDeadLetters", []string{"sqs:SendMessage"}, *q.DeadLetters.QueueArn()),
-	}
+func (q *Queue) setAsideDeadLetters() awsiam.PolicyStatement {
+	return allow("SetAsideDeadLetters", []string{"sqs:SendMessage"}, *q.DeadLetters.QueueArn())
 }
 
 // writeLogs is the right to write to one log group, where the managed policy that CDK attaches by default
 // would allow to create any group and write to all.
-func writeLogs(logs awslogs.ILogGroup) []awsiam.PolicyStatement {
-	return []awsiam.PolicyStatement{
-		allow("WriteLogs", []string{"logs:CreateLogStream", "logs:PutLogEvents"}, *logs.LogGroupArn()),
-	}
+func writeLogs(logs awslogs.ILogGroup) awsiam.PolicyStatement {
+	return allow("WriteLogs", []string{"logs:CreateLogStream", "logs:PutLogEvents"}, *logs.LogGroupArn())
 }
 
 // functionRole is an execution role with exactly these rights.

@@ -12,6 +12,8 @@ import (
 const (
 	bucket   = "arn:{Partition}:s3:::sluice-{AccountId}-{Region}"
 	schedule = "arn:{Partition}:scheduler:{Region}:{AccountId}:schedule/sluice/*"
+	table    = "arn:{Partition}:dynamodb:{Region}:{AccountId}:table/sluice-limits"
+	claim    = "arn:{Partition}:lambda:{Region}:{AccountId}:function:sluice-claim"
 )
 
 var rights = map[string][]string{
@@ -24,11 +26,27 @@ var rights = map[string][]string{
 		"s3:ListBucket on " + bucket,
 		"scheduler:CreateSchedule scheduler:DeleteSchedule scheduler:GetSchedule on " + schedule,
 		`iam:PassRole on {SchedulerRole} if {"StringEquals":{"iam:PassedToService":"scheduler.amazonaws.com"}}`,
+		"dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:Query dynamodb:UpdateItem on " + table,
 		"sqs:SendMessage on {DeadLetters}",
 		"logs:CreateLogStream logs:PutLogEvents on {ClaimLogs}",
 	},
+	"LimiterRole": {
+		"dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:Query dynamodb:UpdateItem on " + table,
+		"logs:CreateLogStream logs:PutLogEvents on {LimiterLogs}",
+	},
+	"ResetRole": {
+		"dynamodb:GetItem dynamodb:PutItem dynamodb:Query on " + table,
+		"logs:CreateLogStream logs:PutLogEvents on {ResetLogs}",
+	},
+	"SweepRole": {
+		"s3:GetObject on " + bucket + "/inbox/* " + bucket + "/tasks/*",
+		"s3:GetObject s3:PutObject on " + bucket + "/sweep/*",
+		"s3:ListBucket on " + bucket,
+		"lambda:InvokeFunction on " + claim,
+		"logs:CreateLogStream logs:PutLogEvents on {SweepLogs}",
+	},
 	"SchedulerRole": {
-		"lambda:InvokeFunction on arn:{Partition}:lambda:{Region}:{AccountId}:function:sluice-claim",
+		"lambda:InvokeFunction on " + claim,
 		"sqs:SendMessage on {DeadLetters}",
 	},
 	"Producer": {
@@ -37,6 +55,9 @@ var rights = map[string][]string{
 		"s3:GetObject on " + bucket + "/inbox/* " + bucket + "/payloads/* " + bucket + "/tasks/*",
 		"s3:DeleteObjectVersion on " + bucket + "/inbox/*",
 		"s3:ListBucket on " + bucket,
+	},
+	"Handler": {
+		"lambda:InvokeFunction on {Limiter}",
 	},
 }
 
@@ -103,22 +124,25 @@ func TestOnlySchedulesOfTheGroupInThisAccountMayUseTheSchedulerRole(t *testing.T
 	}
 }
 
-func TestOnlyTheBucketOfThisAccountMayInvokeTheClaimFunction(t *testing.T) {
+func TestFunctionsMayBeInvokedByTheBucketAndTheCronsOfThisAccountAlone(t *testing.T) {
 	t.Parallel()
-	permissions := stock().ofType("AWS::Lambda::Permission")
-	if len(permissions) != 1 {
-		t.Fatalf("got %d permissions", len(permissions))
-	}
-	p := permissions[0]
-	for name, want := range map[string]string{
-		"Principal":     "s3.amazonaws.com",
-		"Action":        "lambda:InvokeFunction",
-		"SourceAccount": "{AccountId}",
-		"SourceArn":     bucket,
-	} {
-		if got := text(p.at(t, name)); got != want {
-			t.Errorf("%s: %s, want %s", name, got, want)
+	var got []string
+	for _, p := range stock().ofType("AWS::Lambda::Permission") {
+		for name, want := range map[string]string{"Action": "lambda:InvokeFunction", "SourceAccount": "{AccountId}"} {
+			if text := text(p.at(t, name)); text != want {
+				t.Errorf("%s: %s is %s, want %s", p.id, name, text, want)
+			}
 		}
+		got = append(got, fmt.Sprintf("%s by %s of %s", text(p.at(t, "FunctionName")), text(p.at(t, "Principal")), text(p.at(t, "SourceArn"))))
+	}
+	slices.Sort(got)
+	want := []string{
+		"{Claim} by s3.amazonaws.com of " + bucket,
+		"{Reset} by events.amazonaws.com of {ResetCron}",
+		"{Sweep} by events.amazonaws.com of {SweepCron}",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 

@@ -62,10 +62,27 @@ type Props struct {
 	// Defaults to dist.
 	Assets string
 
-	// Claim configures the claim function.
-	Claim ClaimProps
+	// Release orders what is deployed: the limiter's policies as the claim function declares them replace
+	// those that an older release has declared, and an older function that is still running goes by the
+	// newer ones. A number above 0 that grows from deployment to deployment.
+	//
+	// Defaults to the commit time of the Git repository that the CDK app runs in, in Unix seconds; with
+	// changes that are not committed, or without a repository, to the time of the synthesis.
+	Release int64
 
-	// Ephemeral makes the stateful resources (bucket, dead letters, logs) go with the stack instead of
+	// Claim configures the function that claims and runs tasks.
+	Claim FunctionProps
+
+	// Limiter configures the function that answers handlers in other languages.
+	Limiter FunctionProps
+
+	// Reset configures the function that resets manual policies.
+	Reset FunctionProps
+
+	// Sweep configures the function that finds tasks nobody will look at.
+	Sweep FunctionProps
+
+	// Ephemeral makes the stateful resources (bucket, table, dead letters, logs) go with the stack instead of
 	// outliving it. CloudFormation deletes empty buckets only, so `cdk destroy` of an ephemeral queue
 	// needs its bucket emptied first. Never set it where tasks matter.
 	//
@@ -73,11 +90,11 @@ type Props struct {
 	Ephemeral bool
 }
 
-// ClaimProps configures a function that claims and runs tasks.
-type ClaimProps struct {
+// FunctionProps configures one of the queue's functions.
+type FunctionProps struct {
 	// Code is the function's code: a folder with a file named bootstrap at its top.
 	//
-	// Defaults to the folder claim of Props.Assets, the stock claim function.
+	// Defaults to the folder of the function's name in Props.Assets: the stock function.
 	Code awslambda.Code
 
 	// MemoryMiB is the function's memory in MiB, 128 to 10,240. CPU grows with it.
@@ -85,14 +102,17 @@ type ClaimProps struct {
 	// Defaults to 256.
 	MemoryMiB int
 
-	// Timeout is the longest a single invocation may take: whole seconds, at most 15 minutes. It bounds
-	// the longest task: a task whose own timeout does not fit is refused.
+	// Timeout is the longest a single invocation may take: whole seconds, at most 15 minutes. That of the
+	// claim function bounds the longest task: a task whose own timeout does not fit is refused.
 	//
-	// Defaults to 15 minutes. An idle second is not billed, so there is no reason for less.
+	// Defaults to 15 minutes for the claim function (an idle second is not billed, so there is no reason
+	// for less), to 10 seconds for the limiter, and to a little less than the time between two runs for
+	// reset and sweep.
 	Timeout time.Duration
 
 	// ReservedConcurrency caps how many invocations run at once, and reserves as many for this function.
-	// Above the cap Lambda queues and retries for up to the 15 minutes an event may wait here.
+	// Above the cap Lambda queues and retries for up to the 15 minutes an event may wait here; an
+	// invocation of the limiter is refused, and its client tries again.
 	//
 	// Defaults to 0, which means unreserved.
 	ReservedConcurrency int
@@ -115,6 +135,9 @@ const (
 
 	defaultRetention = 30 * day
 	defaultMemoryMiB = 256
+	limiterTimeout   = 10 * time.Second
+	resetTimeout     = 50 * time.Second
+	sweepTimeout     = 4 * time.Minute
 	maxTimeout       = 15 * time.Minute
 	maxMemoryMiB     = 10_240
 	minMemoryMiB     = 128
@@ -136,28 +159,53 @@ func (p Props) withDefaults(scope constructs.Construct) (Props, error) {
 	p.QuarantineRetention = orDefault(p.QuarantineRetention, defaultRetention)
 	p.LogRetention = orDefault(p.LogRetention, awslogs.RetentionDays_ONE_MONTH)
 	p.Assets = orDefault(p.Assets, "dist")
-	p.Claim.MemoryMiB = orDefault(p.Claim.MemoryMiB, defaultMemoryMiB)
-	p.Claim.Timeout = orDefault(p.Claim.Timeout, maxTimeout)
+	for _, f := range p.functions() {
+		f.props.MemoryMiB = orDefault(f.props.MemoryMiB, defaultMemoryMiB)
+		f.props.Timeout = orDefault(f.props.Timeout, f.timeout)
+	}
 	if p.Architecture == nil {
 		p.Architecture = awslambda.Architecture_ARM_64()
+	}
+
+	if p.Release == 0 {
+		p.Release = currentRelease(time.Now())
 	}
 
 	if err := p.validate(); err != nil {
 		return Props{}, err
 	}
 
-	if p.Claim.Code == nil {
-		code, err := assetCode(p.Assets, "claim")
+	for _, f := range p.functions() {
+		if f.props.Code != nil {
+			continue
+		}
+		code, err := assetCode(p.Assets, strings.ToLower(f.name))
 		if err != nil {
 			return Props{}, err
 		}
-		p.Claim.Code = code
+		f.props.Code = code
 	}
 
 	return p, nil
 }
 
-func (p Props) validate() error {
+// stockFunction is one of the functions that every queue has.
+type stockFunction struct {
+	name    string // that of its field in Props
+	props   *FunctionProps
+	timeout time.Duration // by default
+}
+
+func (p *Props) functions() []stockFunction {
+	return []stockFunction{
+		{"Claim", &p.Claim, maxTimeout},
+		{"Limiter", &p.Limiter, limiterTimeout},
+		{"Reset", &p.Reset, resetTimeout},
+		{"Sweep", &p.Sweep, sweepTimeout},
+	}
+}
+
+func (p *Props) validate() error {
 	var errs []error
 	refuse := func(field, format string, arguments ...any) {
 		errs = append(errs, fmt.Errorf("the prop "+field+" is "+format, arguments...))
@@ -174,22 +222,31 @@ func (p Props) validate() error {
 	if !wholeDays(p.QuarantineRetention) {
 		refuse("QuarantineRetention", "%v: want whole days, at least one", p.QuarantineRetention)
 	}
-	if p.Claim.MemoryMiB < minMemoryMiB || p.Claim.MemoryMiB > maxMemoryMiB {
-		refuse("Claim.MemoryMiB", "%d: want %d to %d", p.Claim.MemoryMiB, minMemoryMiB, maxMemoryMiB)
+	if p.Release < 0 {
+		refuse("Release", "%d: want a number above 0", p.Release)
 	}
-	if p.Claim.Timeout < time.Second || p.Claim.Timeout > maxTimeout || p.Claim.Timeout%time.Second != 0 {
-		refuse("Claim.Timeout", "%v: want whole seconds up to %v", p.Claim.Timeout, maxTimeout)
-	}
-	if p.Claim.ReservedConcurrency < 0 {
-		refuse("Claim.ReservedConcurrency", "%d: want 0 (unreserved) or more", p.Claim.ReservedConcurrency)
-	}
-	for _, name := range slices.Sorted(maps.Keys(p.Claim.Environment)) {
-		if slices.Contains(queueVariables, name) {
-			refuse("Claim.Environment", "set for %s: the queue itself sets that one", name)
-		}
+	for _, f := range p.functions() {
+		f.props.validate(func(field, format string, arguments ...any) { refuse(f.name+"."+field, format, arguments...) })
 	}
 
 	return errors.Join(errs...)
+}
+
+func (f *FunctionProps) validate(refuse func(field, format string, arguments ...any)) {
+	if f.MemoryMiB < minMemoryMiB || f.MemoryMiB > maxMemoryMiB {
+		refuse("MemoryMiB", "%d: want %d to %d", f.MemoryMiB, minMemoryMiB, maxMemoryMiB)
+	}
+	if f.Timeout < time.Second || f.Timeout > maxTimeout || f.Timeout%time.Second != 0 {
+		refuse("Timeout", "%v: want whole seconds up to %v", f.Timeout, maxTimeout)
+	}
+	if f.ReservedConcurrency < 0 {
+		refuse("ReservedConcurrency", "%d: want 0 (unreserved) or more", f.ReservedConcurrency)
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Environment)) {
+		if slices.Contains(queueVariables, name) {
+			refuse("Environment", "set for %s: the queue itself sets that one", name)
+		}
+	}
 }
 
 func wholeDays(d time.Duration) bool {

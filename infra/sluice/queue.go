@@ -1,5 +1,5 @@
 // Package sluice is the CDK construct that deploys a Sluice queue: the bucket that holds the tasks, the
-// claim function that runs them, and what wakes the sleeping ones.
+// claim function that runs them, what wakes the sleeping ones, and the limiter with its table.
 //
 // Put it into a stack of your own:
 //
@@ -13,6 +13,7 @@ package sluice
 import (
 	"fmt"
 
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsscheduler"
@@ -30,6 +31,18 @@ type Queue struct {
 
 	// Claim runs the tasks. It is started by the bucket's events, by wake-ups and by batches of task ids.
 	Claim awslambda.Function
+
+	// Table holds the limiter's state: the registry of policies, and what of each key is used.
+	Table awsdynamodb.Table
+
+	// Limiter answers handlers in other languages and operators. See GrantLimiter.
+	Limiter awslambda.Function
+
+	// Reset resets manual policies at the times of their cron.
+	Reset awslambda.Function
+
+	// Sweep finds tasks that lost their event, wake-up or worker.
+	Sweep awslambda.Function
 
 	// ScheduleGroup holds one schedule per sleeping task and second.
 	ScheduleGroup awsscheduler.CfnScheduleGroup
@@ -56,7 +69,11 @@ func New(scope constructs.Construct, id string, props *Props) *Queue {
 	constructs.NewConstruct_Override(queue, scope, &id)
 	queue.addDeadLetters(effective)
 	role := queue.addScheduler()
+	queue.addTable(effective)
 	queue.addClaim(effective, role)
+	queue.addLimiter(effective)
+	queue.addReset(effective)
+	queue.addSweep(effective)
 	queue.addBucket(effective)
 
 	return queue

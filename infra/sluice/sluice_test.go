@@ -27,15 +27,19 @@ var (
 	custom = sync.OnceValue(func() resources {
 		return synth(map[string]any{"stack": "Custom", "handlers": "reporter, mailer", "hosts": "api.example.com", "ephemeral": "true"}, sluice.Props{
 			Name:                "orders",
+			Release:             1_800_000_000,
 			BucketName:          "orders-of-example-com",
 			Retention:           7 * 24 * time.Hour,
 			QuarantineRetention: 3 * 24 * time.Hour,
-			Claim: sluice.ClaimProps{
+			Claim: sluice.FunctionProps{
 				MemoryMiB:           512,
 				Timeout:             time.Minute,
 				ReservedConcurrency: 20,
 				Environment:         map[string]string{"SLUICE_REST": "0", "VENDOR": "example.com"},
 			},
+			Limiter: sluice.FunctionProps{MemoryMiB: 1024, Timeout: 5 * time.Second, ReservedConcurrency: 30},
+			Reset:   sluice.FunctionProps{MemoryMiB: 128},
+			Sweep:   sluice.FunctionProps{Timeout: 2 * time.Minute, Environment: map[string]string{"SLUICE_SWEEP_MAX_TASKS": "500"}},
 		})
 	})
 	assets string
@@ -54,9 +58,11 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		assets = dir
-		if err := fakeFunction("claim"); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
+		for _, name := range []string{"claim", "limiter", "reset", "sweep"} {
+			if err := fakeFunction(name); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				return 1
+			}
 		}
 
 		return m.Run()
@@ -84,17 +90,21 @@ type resource struct {
 
 type resources []resource
 
-// synth deploys, on paper, the stock stack with a producer that may submit.
+// synth deploys, on paper, the stock stack with a producer that may submit and a handler that may ask the
+// limiter.
 func synth(context map[string]any, props sluice.Props) resources {
 	synthesis.Lock()
 	defer synthesis.Unlock()
 	app := awscdk.NewApp(&awscdk.AppProps{Context: &context, AnalyticsReporting: jsii.Bool(false)})
 	props.Assets = assets
 	stack, queue := sluice.NewStack(app, props)
-	producer := awsiam.NewRole(stack, jsii.String("Producer"), &awsiam.RoleProps{
-		AssumedBy: awsiam.NewServicePrincipal(jsii.String("ec2.amazonaws.com"), nil),
-	})
-	queue.GrantSubmit(producer)
+	role := func(id string) awsiam.Role {
+		return awsiam.NewRole(stack, &id, &awsiam.RoleProps{
+			AssumedBy: awsiam.NewServicePrincipal(jsii.String("ec2.amazonaws.com"), nil),
+		})
+	}
+	queue.GrantSubmit(role("Producer"))
+	queue.GrantLimiter(role("Handler"))
 
 	var template struct{ Resources map[string]resource }
 	text, err := json.Marshal(assertions.Template_FromStack(stack, nil).ToJSON())

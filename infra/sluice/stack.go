@@ -47,6 +47,8 @@ func NewStack(app awscdk.App, props Props) (awscdk.Stack, *Queue) {
 	}
 	output("BucketName", "Submit tasks here: SLUICE_BUCKET", queue.Bucket.BucketName())
 	output("ClaimFunctionName", "The function that runs the tasks", queue.Claim.FunctionName())
+	output("TableName", "The limiter's state: SLUICE_TABLE", queue.Table.TableName())
+	output("LimiterFunctionName", "What handlers in other languages invoke to ask the limiter", queue.Limiter.FunctionName())
 	output("ScheduleGroupName", "The wake-ups of sleeping tasks", queue.ScheduleGroup.Ref())
 	output("DeadLetterQueueUrl", "What could not be delivered", queue.DeadLetters.QueueUrl())
 
@@ -76,6 +78,7 @@ func grantHandlers(stack awscdk.Stack, queue *Queue) {
 //	assets         Props.Assets
 //	ephemeral      true or false
 //	concurrency    Props.Claim.ReservedConcurrency
+//	release        Props.Release
 //	hosts          the hosts that http.request tasks may call, separated by commas
 //
 // The error names the key whose value is of no use.
@@ -105,6 +108,7 @@ var contextKeys = []struct {
 	{"architecture", setArchitecture},
 	{"ephemeral", setEphemeral},
 	{"concurrency", setConcurrency},
+	{"release", setRelease},
 	{"hosts", setHosts},
 }
 
@@ -147,6 +151,16 @@ func setConcurrency(p *Props, value string) error {
 		return errors.New("want a whole number; 0 means unreserved")
 	}
 	p.Claim.ReservedConcurrency = count
+
+	return nil
+}
+
+func setRelease(p *Props, value string) error {
+	release, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || release < 1 {
+		return errors.New("want a whole number, at least 1")
+	}
+	p.Release = release
 
 	return nil
 }

@@ -3,6 +3,7 @@ package sluice_test
 import (
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -19,8 +20,8 @@ func TestThereIsNoCustomResource(t *testing.T) {
 				t.Errorf("%s: %s is a %s", name, r.id, r.Type)
 			}
 		}
-		if functions := rs.ofType("AWS::Lambda::Function"); len(functions) != 1 {
-			t.Errorf("%s: want the claim function alone, got %d functions", name, len(functions))
+		if functions := rs.ofType("AWS::Lambda::Function"); len(functions) != 4 {
+			t.Errorf("%s: want claim, limiter, reset and sweep, got %d functions", name, len(functions))
 		}
 	}
 }
@@ -127,7 +128,7 @@ func TestLifecycleRulesRemoveFinishedTasksAndNothingThatIsAlive(t *testing.T) {
 
 func TestStatefulResourcesOutliveTheStackUnlessItIsEphemeral(t *testing.T) {
 	t.Parallel()
-	stateful := []string{"AWS::S3::Bucket", "AWS::SQS::Queue", "AWS::Logs::LogGroup"}
+	stateful := []string{"AWS::S3::Bucket", "AWS::DynamoDB::Table", "AWS::SQS::Queue", "AWS::Logs::LogGroup"}
 	for _, c := range []struct {
 		name, want string
 		rs         resources
@@ -172,6 +173,8 @@ func TestTheClaimFunctionFindsItsQueueByItsEnvironment(t *testing.T) {
 	variables, _ := claim.at(t, "Environment", "Variables").(map[string]any)
 	want := map[string]string{
 		"SLUICE_BUCKET":             "sluice-{AccountId}-{Region}",
+		"SLUICE_TABLE":              "sluice-limits",
+		"SLUICE_RELEASE":            text(variables["SLUICE_RELEASE"]), // see the test of releases
 		"SLUICE_SCHEDULE_GROUP":     "sluice",
 		"SLUICE_SCHEDULE_ROLE_ARN":  "{SchedulerRole}",
 		"SLUICE_CLAIM_FUNCTION_ARN": "arn:{Partition}:lambda:{Region}:{AccountId}:function:sluice-claim",
@@ -202,7 +205,7 @@ func TestPropsConfigureTheClaimFunction(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"SLUICE_BUCKET": "orders-of-example-com", "SLUICE_SCHEDULE_GROUP": "orders", "SLUICE_REST": "0", "VENDOR": "example.com",
-		"SLUICE_HTTP_HOSTS": "api.example.com",
+		"SLUICE_HTTP_HOSTS": "api.example.com", "SLUICE_TABLE": "orders-limits", "SLUICE_RELEASE": "1800000000",
 	} {
 		if got := text(claim.at(t, "Environment", "Variables", name)); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)
@@ -210,6 +213,119 @@ func TestPropsConfigureTheClaimFunction(t *testing.T) {
 	}
 	if got := custom().only(t, "AWS::S3::Bucket", "Bucket").at(t, "BucketName"); got != "orders-of-example-com" {
 		t.Errorf("bucket: %v", got)
+	}
+}
+
+func TestTheOtherFunctionsByDefaultAndAsConfigured(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		rs        resources
+		id        string
+		settings  map[string]string
+		variables map[string]string
+	}{
+		{
+			stock(), "Limiter", map[string]string{"FunctionName": "sluice-limiter", "MemorySize": "256", "Timeout": "10"},
+			map[string]string{"SLUICE_TABLE": "sluice-limits"},
+		},
+		{
+			stock(), "Reset", map[string]string{"FunctionName": "sluice-reset", "MemorySize": "256", "Timeout": "50"},
+			map[string]string{"SLUICE_TABLE": "sluice-limits"},
+		},
+		{
+			stock(), "Sweep", map[string]string{"FunctionName": "sluice-sweep", "MemorySize": "256", "Timeout": "240"},
+			map[string]string{
+				"SLUICE_BUCKET":             "sluice-{AccountId}-{Region}",
+				"SLUICE_CLAIM_FUNCTION_ARN": claim,
+			},
+		},
+		{
+			custom(), "Limiter",
+			map[string]string{"FunctionName": "orders-limiter", "MemorySize": "1024", "Timeout": "5", "ReservedConcurrentExecutions": "30"},
+			map[string]string{"SLUICE_TABLE": "orders-limits"},
+		},
+		{
+			custom(), "Reset", map[string]string{"FunctionName": "orders-reset", "MemorySize": "128", "Timeout": "50"},
+			map[string]string{"SLUICE_TABLE": "orders-limits"},
+		},
+		{
+			custom(), "Sweep", map[string]string{"FunctionName": "orders-sweep", "MemorySize": "256", "Timeout": "120"},
+			map[string]string{
+				"SLUICE_BUCKET":             "orders-of-example-com",
+				"SLUICE_CLAIM_FUNCTION_ARN": strings.Replace(claim, "sluice", "orders", 1),
+				"SLUICE_SWEEP_MAX_TASKS":    "500",
+			},
+		},
+	} {
+		f := c.rs.only(t, "AWS::Lambda::Function", c.id)
+		maps.Copy(c.settings, map[string]string{"Runtime": "provided.al2023", "Architectures": "arm64", "Handler": "bootstrap"})
+		for name, want := range c.settings {
+			if got := text(f.at(t, name)); got != want {
+				t.Errorf("%s: %s is %s, want %s", f.id, name, got, want)
+			}
+		}
+		variables, _ := f.at(t, "Environment", "Variables").(map[string]any)
+		got := make(map[string]string)
+		for name, value := range variables {
+			got[name] = text(value)
+		}
+		if !maps.Equal(got, c.variables) {
+			t.Errorf("%s: got the variables %v, want %v", f.id, got, c.variables)
+		}
+	}
+}
+
+func TestTheTableIsOnDemandExpiresItemsAndCanBeRecovered(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name      string
+		rs        resources
+		protected string
+	}{{"sluice-limits", stock(), "true"}, {"orders-limits", custom(), "false"}} {
+		table := c.rs.only(t, "AWS::DynamoDB::Table", "Table")
+		for name, want := range map[string]string{
+			"TableName":   c.name,
+			"BillingMode": "PAY_PER_REQUEST",
+			"KeySchema":   `{"AttributeName":"pk","KeyType":"HASH"} {"AttributeName":"sk","KeyType":"RANGE"}`,
+			"AttributeDefinitions": `{"AttributeName":"pk","AttributeType":"S"} ` +
+				`{"AttributeName":"sk","AttributeType":"S"}`,
+			"TimeToLiveSpecification":          `{"AttributeName":"ttl","Enabled":true}`,
+			"PointInTimeRecoverySpecification": `{"PointInTimeRecoveryEnabled":true}`,
+			"SSESpecification":                 `{"SSEEnabled":false}`, // which means a key of DynamoDB's own
+			"DeletionProtectionEnabled":        c.protected,
+		} {
+			if got := text(table.at(t, name)); got != want {
+				t.Errorf("%s: %s is %s, want %s", c.name, name, got, want)
+			}
+		}
+	}
+}
+
+func TestResetAndSweepRunByTheClock(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]string{"Reset": "rate(1 minute)", "Sweep": "rate(5 minutes)"} {
+		rule := stock().only(t, "AWS::Events::Rule", id+"Cron")
+		if got := text(rule.at(t, "ScheduleExpression")); got != want {
+			t.Errorf("%s: %s, want %s", id, got, want)
+		}
+		if targets, _ := rule.at(t, "Targets").([]any); len(targets) != 1 {
+			t.Errorf("%s: %d targets", id, len(targets))
+		}
+		if got := text(rule.at(t, "Targets", 0, "Arn")); got != "{"+id+"}" {
+			t.Errorf("%s starts %s", id, got)
+		}
+		event, err := os.ReadFile("../../events/cron.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := text(rule.at(t, "Targets", 0, "Input")); got != strings.TrimSpace(string(event)) {
+			t.Errorf("%s is told %s, and events/cron.json says %s", id, got, event)
+		}
+		// The next run does what a failed one left.
+		async := stock().only(t, "AWS::Lambda::EventInvokeConfig", id+"Async")
+		if got := text(async.at(t, "MaximumRetryAttempts")); got != "0" {
+			t.Errorf("%s is tried again %s times", id, got)
+		}
 	}
 }
 
@@ -240,6 +356,7 @@ func TestUnusablePropsAreRefusedAllAtOnceByName(t *testing.T) {
 		for _, want := range []string{
 			"Name", "BucketName", "Retention", "QuarantineRetention", "Claim.MemoryMiB", "Claim.Timeout",
 			"Claim.ReservedConcurrency", "SLUICE_BUCKET",
+			"Release", "Limiter.MemoryMiB", "Reset.Timeout", "Sweep.ReservedConcurrency", "SLUICE_TABLE",
 		} {
 			if !strings.Contains(message, want) {
 				t.Errorf("the message does not name %s: %s", want, message)
@@ -251,10 +368,14 @@ func TestUnusablePropsAreRefusedAllAtOnceByName(t *testing.T) {
 		BucketName:          "dots.break.tls",
 		Retention:           time.Hour,
 		QuarantineRetention: -24 * time.Hour,
-		Claim: sluice.ClaimProps{
+		Claim: sluice.FunctionProps{
 			MemoryMiB: 64, Timeout: time.Hour, ReservedConcurrency: -1,
 			Environment: map[string]string{"SLUICE_BUCKET": "another"},
 		},
+		Release: -1,
+		Limiter: sluice.FunctionProps{MemoryMiB: 20_000, Environment: map[string]string{"SLUICE_TABLE": "another"}},
+		Reset:   sluice.FunctionProps{Timeout: 1500 * time.Millisecond},
+		Sweep:   sluice.FunctionProps{ReservedConcurrency: -1},
 	})
 	t.Error("accepted")
 }
@@ -262,7 +383,7 @@ func TestUnusablePropsAreRefusedAllAtOnceByName(t *testing.T) {
 func TestUnusableContextIsRefusedByName(t *testing.T) {
 	t.Parallel()
 	for key, value := range map[string]string{
-		"retentionDays": "soon", "concurrency": "-1", "ephemeral": "maybe", "architecture": "mips",
+		"retentionDays": "soon", "concurrency": "-1", "ephemeral": "maybe", "architecture": "mips", "release": "v2",
 	} {
 		func() {
 			defer func() {

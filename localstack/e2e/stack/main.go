@@ -19,7 +19,7 @@ func main() {
 	app := awscdk.NewApp(nil)
 	stack, queue := sluice.NewStack(app, sluice.Props{
 		Ephemeral: true,
-		Claim: sluice.ClaimProps{
+		Claim: sluice.FunctionProps{
 			// The suite serves what its http.request tasks call. Only a local cloud can reach it there.
 			Environment: map[string]string{"SLUICE_HTTP_HOSTS": "localhost,127.0.0.1"},
 		},
