@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	ddbtypes "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/aws/aws-sdk-go-v2/service/scheduler"
@@ -67,6 +69,8 @@ type Stack struct {
 	Sweep string
 	// DeadLetters is the name of the queue for what could not be delivered.
 	DeadLetters string
+	// Table is the name of the limiter's table.
+	Table string
 }
 
 // Deploy deploys Sluice onto the cloud.
@@ -83,6 +87,7 @@ func Deploy(ctx context.Context, c *cloud.Cloud, o Options) (*Stack, error) {
 		Function:      o.Name + "-claim",
 		ScheduleGroup: o.Name,
 		DeadLetters:   o.Name + "-dead-letters",
+		Table:         o.Name + "-limits",
 	}
 	config := c.Config(cloud.Label("deploy"))
 	if err := createBucket(ctx, s3store.NewClient(config), s.Bucket); err != nil {
@@ -90,6 +95,9 @@ func Deploy(ctx context.Context, c *cloud.Cloud, o Options) (*Stack, error) {
 	}
 	if _, err := scheduler.NewFromConfig(config).CreateScheduleGroup(ctx, &scheduler.CreateScheduleGroupInput{Name: &s.ScheduleGroup}); err != nil {
 		return nil, fmt.Errorf("deploy the schedule group: %w", err)
+	}
+	if err := createTable(ctx, dynamodb.NewFromConfig(config), s.Table); err != nil {
+		return nil, fmt.Errorf("deploy the limiter's table: %w", err)
 	}
 	onFailure, err := c.DeadLetterQueue(s.DeadLetters)
 	if err != nil {
@@ -158,6 +166,29 @@ func createBucket(ctx context.Context, client *s3.Client, bucket string) error {
 	return err
 }
 
+func createTable(ctx context.Context, client *dynamodb.Client, table string) error {
+	key := func(name string, role ddbtypes.KeyType) ddbtypes.KeySchemaElement {
+		return ddbtypes.KeySchemaElement{AttributeName: &name, KeyType: role}
+	}
+	text := func(name string) ddbtypes.AttributeDefinition {
+		return ddbtypes.AttributeDefinition{AttributeName: &name, AttributeType: ddbtypes.ScalarAttributeTypeS}
+	}
+	_, err := client.CreateTable(ctx, &dynamodb.CreateTableInput{
+		TableName:            &table,
+		KeySchema:            []ddbtypes.KeySchemaElement{key("pk", ddbtypes.KeyTypeHash), key("sk", ddbtypes.KeyTypeRange)},
+		AttributeDefinitions: []ddbtypes.AttributeDefinition{text("pk"), text("sk")},
+		BillingMode:          ddbtypes.BillingModePayPerRequest,
+	})
+	if err != nil {
+		return err
+	}
+	_, err = client.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
+		TableName:               &table,
+		TimeToLiveSpecification: &ddbtypes.TimeToLiveSpecification{AttributeName: aws.String("ttl"), Enabled: aws.Bool(true)},
+	})
+	return err
+}
+
 // environment is what connects a function to its queue.
 func (s *Stack) environment(o Options) map[string]string {
 	env := maps.Clone(o.Environment)
@@ -169,6 +200,7 @@ func (s *Stack) environment(o Options) map[string]string {
 	env[worker.EnvScheduleRoleARN] = "arn:aws:iam::" + s.Cloud.AccountID() + ":role/" + s.ScheduleGroup + "-scheduler"
 	env[worker.EnvClaimARN] = s.Cloud.Lambda().ARN(s.Function)
 	env[worker.EnvDeadLetterARN] = s.Cloud.SQS().ARN(s.DeadLetters)
+	env[worker.EnvTable] = s.Table
 	return env
 }
 

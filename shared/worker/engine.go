@@ -25,6 +25,8 @@ type Config struct {
 
 	// Limiter admits tasks that have limits. Without one they wait.
 	Limiter Limiter
+	// Router hands over tasks of types that the mux does not know. Optional.
+	Router Router
 
 	// WorkerID names this instance in records. Defaults to "worker".
 	WorkerID string
@@ -196,13 +198,26 @@ func (e *Engine) admit(ctx context.Context, w *work) (admitted bool, err error) 
 	need := e.timeNeeded(w.rec.Task)
 	switch {
 	case w.handler == nil:
-		return false, e.change(ctx, w, task.Unhandled{Grace: e.UnhandledGrace})
+		return false, e.handOver(ctx, w)
 	case e.timeLeft(ctx) < need:
 		return false, e.postpone(ctx, w, need)
 	case w.broken != nil, len(w.tiers) == 0:
 		return true, nil
 	}
 	return e.acquire(ctx, w)
+}
+
+// handOver leaves a task whose type has no handler here to the function that
+// serves it. Without one it is put back for a while: a deploy or a rollback may be in
+// flight.
+func (e *Engine) handOver(ctx context.Context, w *work) error {
+	if e.Router != nil {
+		if routed, err := e.Router.Route(ctx, w.rec.Task.Type, w.id); routed || err != nil {
+			w.yield = true
+			return err
+		}
+	}
+	return e.change(ctx, w, task.Unhandled{Grace: e.UnhandledGrace})
 }
 
 // rest sleeps a short sleep within the invocation, and reports whether the

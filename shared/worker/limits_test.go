@@ -310,3 +310,49 @@ func TestLimitsForAnotherInputTypeAreRefusedAtRegistration(t *testing.T) {
 	worker.Handle(worker.NewMux(), "job", func(context.Context, int) (int, error) { return 0, nil },
 		worker.WithLimits(limit.By(perOrg, prompt.org)))
 }
+
+func TestLimitsAreKeptInTheDeploymentsTable(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		mux := worker.NewMux()
+		worker.Handle(mux, "llm", fine, worker.WithLimits(limit.By(perOrg, prompt.org).Cost(prompt.cost)))
+		s := sluicetest.Start(t, mux)
+		first := s.Submit("llm", prompt{Org: "acme", Cost: 10}).ID
+		synctest.Wait()
+		before := s.Cloud.Requests().Snapshot()
+		second := s.Submit("llm", prompt{Org: "acme", Cost: 5}).ID
+		synctest.Wait()
+		if got := s.Get(second); got.Status != task.Pending || got.ThrottleCount != 1 {
+			t.Errorf("task = %s", got.Encode())
+		}
+		for _, id := range []string{first, second} {
+			if got := s.Wait(id); got.Status != task.Completed || got.Attempt != 1 {
+				t.Errorf("task = %s", got.Encode())
+			}
+		}
+		t.Log(s.Cloud.Requests().Snapshot().Diff(before))
+		assertNothingLeft(t, s)
+	})
+}
+
+func TestATaskOfAnotherFunctionsTypeIsHandedOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		router := routeFunc(func(_ context.Context, taskType, id string) (bool, error) { return taskType == "theirs", nil })
+		s := sluicetest.Start(t, worker.NewMux(), sluicetest.Engine(func(c *worker.Config) { c.Router = router }))
+		theirs, nobodys := s.Submit("theirs", nil).ID, s.Submit("nobodys", nil).ID
+		synctest.Wait()
+		if got := s.Get(theirs); got.Revision != 0 {
+			t.Errorf("handed over, and written: %s", got.Encode())
+		}
+		if got := s.Get(nobodys); got.UnhandledSince == nil {
+			t.Errorf("nobody's task = %s", got.Encode())
+		}
+	})
+}
+
+type routeFunc func(ctx context.Context, taskType, id string) (bool, error)
+
+func (f routeFunc) Route(ctx context.Context, taskType, id string) (bool, error) {
+	return f(ctx, taskType, id)
+}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"runtime/debug"
+	"strconv"
 	"time"
 
 	"github.com/aws/aws-lambda-go/lambda"
@@ -14,6 +16,7 @@ import (
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/scheduler"
 
+	"github.com/sluice-dev/sluice/shared/dynamolimit"
 	"github.com/sluice-dev/sluice/shared/s3store"
 	"github.com/sluice-dev/sluice/shared/wakeup"
 )
@@ -27,6 +30,9 @@ const (
 	EnvDeadLetterARN   = "SLUICE_DEAD_LETTER_ARN"
 	EnvRest            = "SLUICE_REST"
 	EnvUnhandledGrace  = "SLUICE_UNHANDLED_GRACE"
+	EnvTable           = dynamolimit.TableVariable
+	EnvRelease         = "SLUICE_RELEASE"
+	EnvRoutes          = "SLUICE_ROUTES"
 )
 
 // Start runs a claim function with the handlers of the mux, configured by the
@@ -79,10 +85,12 @@ func FromEnvironment(config aws.Config, mux *Mux, getenv func(string) string) (*
 		*rest = NoRest
 	}
 	grace, graceErr := durationFrom(getenv, EnvUnhandledGrace)
-	if err := errors.Join(append(missing, err, graceErr)...); err != nil {
+	limiter, limiterErr := limiterFrom(config, mux, getenv)
+	router, routerErr := newRouter(config, getenv(EnvRoutes))
+	if err := errors.Join(append(missing, err, graceErr, limiterErr, routerErr)...); err != nil {
 		return nil, err
 	}
-	c := Config{Store: store, Wakeups: armer, Mux: mux, WorkerID: workerID(getenv)}
+	c := Config{Store: store, Wakeups: armer, Mux: mux, Limiter: limiter, Router: router, WorkerID: workerID(getenv)}
 	if rest != nil {
 		c.Rest = *rest
 	}
@@ -90,6 +98,56 @@ func FromEnvironment(config aws.Config, mux *Mux, getenv func(string) string) (*
 		c.UnhandledGrace = *grace
 	}
 	return NewEngine(c), nil
+}
+
+// limiterFrom makes the limiter of the table that the deployment names, with
+// the policies of the handlers declared. It is nil without a table, which is an
+// error only if a handler has limits.
+func limiterFrom(config aws.Config, mux *Mux, getenv func(string) string) (Limiter, error) {
+	policies, err := mux.Policies()
+	if err != nil {
+		return nil, err
+	}
+	if getenv(EnvTable) == "" {
+		if len(policies) > 0 {
+			return nil, fmt.Errorf("handlers have limits and the environment variable %s is not set, the Sluice construct sets it", EnvTable)
+		}
+		return nil, nil
+	}
+	release, err := releaseFrom(getenv)
+	if err != nil {
+		return nil, err
+	}
+	limiter, err := dynamolimit.FromEnvironment(config, getenv, dynamolimit.WithPolicies(release, policies...))
+	if err != nil {
+		return nil, err
+	}
+	return limiter, nil
+}
+
+// releaseFrom is the release that declares the policies, of which a higher one
+// replaces a lower one: a number from the environment, else the Unix time of the commit that
+// the program was built from, else 0.
+func releaseFrom(getenv func(string) string) (int64, error) {
+	if value := getenv(EnvRelease); value != "" {
+		release, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || release < 0 {
+			return 0, fmt.Errorf("the environment variable %s is %q: it must be a whole number that grows with every release", EnvRelease, value)
+		}
+		return release, nil
+	}
+	info, _ := debug.ReadBuildInfo()
+	if info == nil {
+		return 0, nil
+	}
+	for _, setting := range info.Settings {
+		if setting.Key == "vcs.time" {
+			if at, err := time.Parse(time.RFC3339, setting.Value); err == nil {
+				return at.Unix(), nil
+			}
+		}
+	}
+	return 0, nil
 }
 
 // durationFrom reads a duration such as 5s from an environment variable, nil
