@@ -174,3 +174,56 @@ func TestSettlePlanDoesWhatSettleDoes(t *testing.T) {
 	})
 	t.Logf("%d plans, %d applied", planned, applied)
 }
+
+// A refund is planned on what others can have been given back at most. If they were
+// given more, it waits to be judged on the State.
+func TestSettlePlanIsBoundByWhatOthersWereGiven(t *testing.T) {
+	t.Parallel()
+	m := meterOf(t, Policy{Name: "p", Rate: Per(10, 10*time.Second)})
+	at := func(s int64) time.Time { return time.Unix(1000+s, 0) }
+	first := m.Decide(State{}, 5, at(0))
+	second := m.Decide(first.Next, 5, at(0))
+	plan, write, _ := m.PlanSettle(State{}, second.Charge, 0, at(6))
+	if !write || !plan.Applies(second.Next) {
+		t.Fatalf("%+v does not apply to %+v", plan, second.Next)
+	}
+	// The first gives back at once, and its place is taken when both have refilled.
+	s, _ := m.Settle(second.Next, first.Charge, 0, at(0))
+	third := m.Decide(s, 10, at(5))
+	if !third.Admitted {
+		t.Fatal("the bucket is not full")
+	}
+	if plan.Applies(third.Next) {
+		t.Errorf("%+v gives back to %+v what has refilled", plan, third.Next)
+	}
+	if next, _ := m.Settle(third.Next, second.Charge, 0, at(6)); next != third.Next {
+		t.Errorf("settled to %+v, want nothing given back to %+v", next, third.Next)
+	}
+}
+
+// A State is kept until no charge on it can be given back, not just until it is full:
+// forgotten sooner, it would not know what others were given.
+func TestStateIsKeptForItsOpenCharges(t *testing.T) {
+	t.Parallel()
+	m := meterOf(t, Policy{Name: "p", Rate: Per(10, 10*time.Second)})
+	now := int64(1_000_000)
+	first := m.Decide(State{}, 5, time.UnixMilli(now))
+	second := m.Decide(first.Next, 5, time.UnixMilli(now))
+	s, _ := m.Settle(second.Next, first.Charge, 0, time.UnixMilli(now))
+	if fresh, ok := m.freshAt(s, now); !ok || fresh != now+10_000 {
+		t.Errorf("fresh after %d ms, want 10 s", fresh-now)
+	}
+}
+
+func meterOf(t *testing.T, p Policy) *Meter {
+	t.Helper()
+	e, _, err := Register(nil, p, 1, "", time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := NewMeter(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}

@@ -219,3 +219,35 @@ func TestReleaseWakesWaiters(t *testing.T) {
 		}
 	})
 }
+
+func TestWhoGivesUpBehindOthersLetsNobodyPast(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := limit.Policy{Name: "a", Rate: limit.PerHour(1)}
+		b := limit.Policy{Name: "b", Rate: limit.PerHour(1)}
+		m := newMemory(t, a, b)
+		m.Allow(a.Key("k"), b.Key("k"))
+		c := &counting{Acquirer: m}
+		ctx, cancel := context.WithCancel(t.Context())
+		last, giveUp := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wait := func(ctx context.Context, tiers ...limit.Tier) {
+			wg.Go(func() {
+				if _, err := limit.Wait(ctx, c, tiers...); !errors.Is(err, context.Canceled) {
+					t.Errorf("error %v, want the context's", err)
+				}
+			})
+			synctest.Wait()
+		}
+		wait(ctx, a.Key("k"))             // the only one to try
+		wait(ctx, a.Key("k"), b.Key("k")) // first on b, but second on a
+		wait(last, b.Key("k"))            // second on b
+		giveUp()
+		synctest.Wait()
+		if c.tries != 1 {
+			t.Errorf("%d tries, want 1", c.tries)
+		}
+		cancel()
+		wg.Wait()
+	})
+}
