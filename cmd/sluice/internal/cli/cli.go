@@ -64,6 +64,9 @@ func (a *app) run(ctx context.Context, args []string) int {
 	case !errors.Is(err, errReported):
 		a.complain("%s", describe(err))
 	}
+	if coded, ok := errors.AsType[*codedError](err); ok {
+		return coded.code
+	}
 	return exitFailed
 }
 

@@ -28,7 +28,7 @@ var errReported = errors.New("failed, as reported")
 // describe words an error for a person: without the parts of an AWS error that help
 // nobody at a terminal.
 func describe(err error) string {
-	text := err.Error()
+	text := strings.TrimPrefix(err.Error(), "limit: ")
 	if operation, ok := errors.AsType[*smithy.OperationError](err); ok {
 		text = strings.Replace(text, operation.Error(), cause(operation), 1)
 	}

@@ -143,19 +143,29 @@ type stacks interface {
 
 // bucketOf looks a stack's bucket up.
 func bucketOf(ctx context.Context, api stacks, stack string) (string, error) {
+	return outputOf(ctx, api, stack, bucketOutput, "bucket")
+}
+
+// tableOf looks a stack's table up.
+func tableOf(ctx context.Context, api stacks, stack string) (string, error) {
+	return outputOf(ctx, api, stack, tableOutput, "table")
+}
+
+// outputOf looks an output of a stack up, which names what the flag would.
+func outputOf(ctx context.Context, api stacks, stack, output, flag string) (string, error) {
 	out, err := api.DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: &stack})
 	if err != nil {
 		if _, answered := errors.AsType[smithy.APIError](err); answered {
-			return "", fmt.Errorf("look for the bucket of the stack %s (check its name, the region and the account): %w", stack, err)
+			return "", fmt.Errorf("look for the %s of the stack %s (check its name, the region and the account): %w", flag, stack, err)
 		}
-		return "", fmt.Errorf("look for the bucket of the stack %s: %w", stack, err)
+		return "", fmt.Errorf("look for the %s of the stack %s: %w", flag, stack, err)
 	}
 	for _, s := range out.Stacks {
 		for _, o := range s.Outputs {
-			if aws.ToString(o.OutputKey) == bucketOutput {
+			if aws.ToString(o.OutputKey) == output {
 				return aws.ToString(o.OutputValue), nil
 			}
 		}
 	}
-	return "", fmt.Errorf("the stack %s has no output %s: is it a stack of Sluice? Else give --bucket", stack, bucketOutput)
+	return "", fmt.Errorf("the stack %s has no output %s: is it a stack of Sluice? Else give --%s", stack, output, flag)
 }

@@ -95,7 +95,7 @@ func tier(policy, key string) string {
 	return fmt.Sprintf("%s %q", policy, key)
 }
 
-// details is the list of names and values that stand for a task.
+// details is the list of names and values that stand for a task, or a policy.
 type details struct{ rows [][2]string }
 
 func (d *details) add(name, value string) {
@@ -111,12 +111,16 @@ func (d *details) addTime(name string, now time.Time, at *time.Time) {
 }
 
 func (a *app) printDetails(t task.Task, now time.Time) {
-	d := describeTask(t, now)
+	a.out.printf("%s  %s  %s\n", a.out.bold(inline(t.ID)), inline(t.Type), a.paintStatus(t.Status, string(t.Status)))
+	a.printRows(describeTask(t, now))
+}
+
+// printRows writes names and values below each other.
+func (a *app) printRows(d *details) {
 	width := 0
 	for _, row := range d.rows {
 		width = max(width, len(row[0]))
 	}
-	a.out.printf("%s  %s  %s\n", a.out.bold(inline(t.ID)), inline(t.Type), a.paintStatus(t.Status, string(t.Status)))
 	indent := "\n" + strings.Repeat(" ", width+2*columnGap)
 	for _, row := range d.rows {
 		a.out.printf("  %s  %s\n", a.out.dim(pad(row[0], width)), strings.ReplaceAll(block(row[1]), "\n", indent))
