@@ -1,0 +1,83 @@
+package lambdalimit_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/sluice-dev/sluice/localstack/cloud/dynamodbemu"
+	"github.com/sluice-dev/sluice/shared/dynamolimit"
+	"github.com/sluice-dev/sluice/shared/lambdalimit"
+	"github.com/sluice-dev/sluice/shared/limit"
+	"github.com/sluice-dev/sluice/shared/limit/limittest"
+)
+
+// tableConfig is a DynamoDB of its own with the table "limits".
+func tableConfig(t *testing.T) aws.Config {
+	t.Helper()
+	emulated := dynamodbemu.New(dynamodbemu.Options{})
+	config := aws.Config{
+		Region: "us-east-1", BaseEndpoint: aws.String("http://dynamodb.invalid"),
+		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+		HTTPClient: clientFunc(func(r *http.Request) (*http.Response, error) {
+			w := httptest.NewRecorder()
+			emulated.ServeHTTP(w, r)
+			return w.Result(), nil
+		}),
+	}
+	if _, err := dynamodb.NewFromConfig(config).CreateTable(t.Context(), dynamolimit.Table("limits")); err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+type clientFunc func(*http.Request) (*http.Response, error)
+
+func (f clientFunc) Do(r *http.Request) (*http.Response, error) { return f(r) }
+
+// The function as deployed: a client of it over DynamoDB conforms.
+func TestTheClientConformsOverDynamoDB(t *testing.T) {
+	t.Parallel()
+	limittest.Suite{Start: func(t *testing.T, clock func() time.Time) limittest.Subject {
+		t.Helper()
+		l := dynamolimit.New(dynamodb.NewFromConfig(tableConfig(t)), "limits",
+			dynamolimit.WithClock(clock), dynamolimit.WithTrustedClock(), dynamolimit.WithCacheFor(0), dynamolimit.WithLog(slog.New(slog.DiscardHandler)))
+		return limittest.Subject{
+			Limiter: lambdalimit.NewClient(function(&lambdalimit.Handler{Limiter: l}), "limiter"),
+			Declare: l.Declare,
+			ResetDue: func(ctx context.Context) error {
+				_, err := l.ResetDue(ctx, "cron")
+				return err
+			},
+		}
+	}}.Run(t)
+}
+
+func TestTheFunctionIsMadeFromItsEnvironment(t *testing.T) {
+	t.Parallel()
+	config := tableConfig(t)
+	if _, err := lambdalimit.FromEnvironment(config, func(string) string { return "" }); err == nil || !strings.Contains(err.Error(), "SLUICE_TABLE") {
+		t.Errorf("%v", err)
+	}
+	h, err := lambdalimit.FromEnvironment(config, func(name string) string {
+		return map[string]string{"SLUICE_TABLE": "limits"}[name]
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := h.Invoke(t.Context(), []byte(`{"op":"policies"}`)); err != nil || string(answer) != `{"policies":[]}` {
+		t.Errorf("%s, %v", answer, err)
+	}
+	_, err = lambdalimit.NewClient(function(h), "limiter").Acquire(t.Context(), limit.Policy{Name: "nobody"}.Global())
+	if err == nil || !strings.Contains(err.Error(), "deploy a version that declares it") {
+		t.Errorf("%v", err)
+	}
+}
