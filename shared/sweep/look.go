@@ -27,7 +27,7 @@ type run struct {
 		etag string
 	}
 	report     Report
-	unreadable error // the first one
+	unreadable error // the first one that may be cured by itself
 }
 
 // Kind is why a task is re-driven.
@@ -56,7 +56,8 @@ type finding struct {
 }
 
 // lookAt finds out which of the entries are overdue. One that can't be read is
-// counted and left to the next round: it must not keep the others waiting.
+// counted and left to the next round: it must not keep the others waiting. A damaged
+// record does not make every run fail, the metric tells of it.
 func (r *run) lookAt(ctx context.Context, entries []s3store.Entry) ([]finding, error) {
 	const atOnce = 32
 	looks := make([]finding, len(entries))
@@ -79,7 +80,7 @@ func (r *run) lookAt(ctx context.Context, entries []s3store.Entry) ([]finding, e
 		case failures[i] != nil:
 			r.Log.ErrorContext(ctx, "task can't be looked at", "task_id", look.entry.ID, "error", failures[i].Error())
 			r.report.Unreadable++
-			if r.unreadable == nil {
+			if r.unreadable == nil && !errors.Is(failures[i], s3store.ErrDamaged) {
 				r.unreadable = failures[i]
 			}
 		case look.kind != "" && !look.since.After(r.Now().Add(-r.Grace)):

@@ -140,8 +140,8 @@ func (s *Sweeper) Handle(ctx context.Context, _ json.RawMessage) (Report, error)
 func (s *Sweeper) Run(ctx context.Context) (Report, error) {
 	r := &run{Config: s.config, id: uuid.NewString(), started: s.config.Now()}
 	err := r.sweep(ctx)
-	if err == nil && r.report.Unreadable > 0 {
-		err = fmt.Errorf("%d tasks could not be looked at, the first: %w", r.report.Unreadable, r.unreadable)
+	if err == nil && r.unreadable != nil {
+		err = fmt.Errorf("%d tasks could not be looked at, among them: %w", r.report.Unreadable, r.unreadable)
 	}
 	r.report.Requests = int(r.requests.Load())
 	r.emit(ctx, err)

@@ -244,13 +244,18 @@ func TestATaskThatCannotBeReadDoesNotKeepOthersWaiting(t *testing.T) {
 		})
 		time.Sleep(time.Hour)
 		report, err := b.sweeper().Run(t.Context())
-		if err == nil || !strings.Contains(err.Error(), "2 tasks could not be looked at") {
+		if err == nil || !strings.Contains(err.Error(), "2 tasks could not be looked at") || !strings.Contains(err.Error(), "denied") {
 			t.Errorf("error = %v", err)
 		}
 		if report.Unreadable != 2 || !report.Round {
 			t.Errorf("report = %+v", report)
 		}
 		b.drivenOnce(ids)
+
+		b.cloud.SetFault(nil)
+		if report := b.run(); report.Unreadable != 1 {
+			t.Errorf("report = %+v: a damaged record is counted and makes no run fail", report)
+		}
 	})
 }
 
