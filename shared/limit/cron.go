@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 	"strconv"
@@ -54,7 +55,7 @@ func parseCron(expr string) (*cronSpec, error) {
 	}
 	fields := strings.Fields(spec)
 	if len(fields) != 5 {
-		return nil, fmt.Errorf("%q: want five fields: minute, hour, day of month, month, day of week", expr)
+		return nil, fmt.Errorf("%q: want five fields: minute, hour, day, month and weekday", expr)
 	}
 	var c cronSpec
 	for i, f := range []struct {
@@ -114,7 +115,7 @@ func (f cronField) parse(part string) (set uint64, single bool, err error) {
 		}
 	}
 	if low > high {
-		return 0, false, fmt.Errorf("the range ends before it begins")
+		return 0, false, errors.New("the range ends before it begins")
 	}
 	for v := low; v <= high; v += step {
 		set |= 1 << v

@@ -10,18 +10,18 @@ import (
 // Errors of a limiter, for errors.Is. A refusal is none of them but a [*Denied],
 // a bad request an [*InvalidRequestError].
 var (
-	// ErrUnknownPolicy: a tier names a policy that is not registered.
+	// ErrUnknownPolicy says that a tier names a policy that is not registered.
 	ErrUnknownPolicy = errors.New("limit: unknown policy")
 
-	// ErrStoreBusy: the store's item was contended until the deadline. Nothing is
+	// ErrStoreBusy says that the store's item was contended until the deadline. Nothing is
 	// known to be charged; it says nothing about the limit.
 	ErrStoreBusy = errors.New("limit: the store is busy")
 
-	// ErrStoreDown: the store could not be reached or did not answer. Callers
+	// ErrStoreDown says that the store could not be reached or did not answer. Callers
 	// fail closed: without an answer nothing is admitted.
 	ErrStoreDown = errors.New("limit: the store can't be reached")
 
-	// ErrStoreDenied: the store refused the caller's credentials or permissions,
+	// ErrStoreDenied says that the store refused the caller's credentials or permissions,
 	// which time does not cure.
 	ErrStoreDenied = errors.New("limit: the store denies access")
 )

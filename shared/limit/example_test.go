@@ -22,8 +22,7 @@ func Example() {
 	for i := range 4 {
 		at := noon.Add(time.Duration(i) * 200 * time.Millisecond)
 		_, err := limiter.AcquireAt(at, search.Key("acme"))
-		var denied *limit.Denied
-		if errors.As(err, &denied) {
+		if denied, ok := errors.AsType[*limit.Denied](err); ok {
 			fmt.Println("wait", denied.RetryAfter)
 			continue
 		}

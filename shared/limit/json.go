@@ -2,7 +2,9 @@ package limit
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"math"
 	"time"
 
@@ -240,8 +242,11 @@ func refuseNull(data []byte) error {
 	d := jsontext.NewDecoder(bytes.NewReader(data))
 	for {
 		token, err := d.ReadToken()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
 		if err != nil {
-			return nil // the end: the document has been decoded before
+			return err
 		}
 		if token.Kind() == 'n' {
 			return fmt.Errorf("null at %s: leave the member out instead", d.StackPointer())

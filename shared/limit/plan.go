@@ -58,21 +58,23 @@ func (p Plan) Applies(s State) bool {
 	if !p.AnyHold && s.Hold > p.HeldBy {
 		return false
 	}
-	current := s.Era == p.Era
+	absent := s.Era == 0
 	switch p.Branch {
 	case Active:
-		return p.Absent && s.Era == 0 || current && p.between(s.Position)
+		return p.Absent && absent || p.within(s)
 	case Idle:
-		return s.Era < p.Reset || s.Era == 0 || current && s.Position.less(p.Low)
+		return absent || s.Era < p.Reset || s.Era == p.Era && s.Position.less(p.Low)
 	case Lower:
-		return current && p.between(s.Position) && !p.Given.less(s.Given)
-	case Exact:
-		return s.Era == p.Old.Era && (s.Era == 0 || s.Position == p.Old.Position && s.Given == p.Old.Given)
+		return p.within(s) && !p.Given.less(s.Given)
+	default:
+		s.Hold = p.Old.Hold
+		return s == p.Old || absent && p.Old.Era == 0
 	}
-	return false
 }
 
-func (p *Plan) between(pos Num) bool { return !pos.less(p.Low) && !p.High.less(pos) }
+func (p *Plan) within(s State) bool {
+	return s.Era == p.Era && !s.Position.less(p.Low) && !p.High.less(s.Position)
+}
 
 // Apply returns the State after the plan's update.
 func (p Plan) Apply(s State) State {

@@ -16,7 +16,7 @@ const (
 	keepChanges = 20
 )
 
-// ErrReleaseConflict: the registry holds another definition of the policy under
+// ErrReleaseConflict says that the registry holds another definition of the policy under
 // the same release, so that neither can be said to be the newer one.
 var ErrReleaseConflict = errors.New("limit: the same release declares the policy differently")
 
@@ -154,31 +154,34 @@ func (e Entry) SetOverride(o Override, at time.Time) (Entry, error) {
 
 func (e Entry) checkOverride(o Override, at time.Time) error {
 	bad := &InvalidPolicyError{Policy: e.Policy.Name}
-	kind := e.Policy.Kind()
 	if o.Max == nil && o.Refill == nil && o.Interval == nil {
 		bad.add("override", "set at least one of max, refill and interval_ms")
 	}
 	if o.Max != nil && (*o.Max < 0 || *o.Max > MaxUnits) {
 		bad.add("max", "%d: want 0 to %d", *o.Max, MaxUnits)
 	}
+	o.checkRate(bad, e.Policy)
+	if !o.Expires.IsZero() && !o.Expires.After(at) {
+		bad.add("expires_at", "%s is not after now", o.Expires.UTC().Format(time.RFC3339))
+	}
+	return bad.orNil()
+}
+
+func (o *Override) checkRate(bad *InvalidPolicyError, p Policy) {
 	switch {
 	case o.Refill == nil:
-	case kind != Bucket:
-		bad.add("refill", "a %s policy has none", kind)
+	case p.Kind() != Bucket:
+		bad.add("refill", "a %s policy has none", p.Kind())
 	case *o.Refill < 1 || *o.Refill > MaxUnits:
 		bad.add("refill", "%d: want 1 to %d; to pause the policy, set max to 0", *o.Refill, MaxUnits)
 	}
 	switch {
 	case o.Interval == nil:
-	case kind != Bucket && e.Policy.Window.period == 0:
+	case p.Kind() != Bucket && p.Window.period == 0:
 		bad.add("interval_ms", "the policy has no interval to override")
 	default:
 		validatePeriod(bad, "interval_ms", *o.Interval)
 	}
-	if !o.Expires.IsZero() && !o.Expires.After(at) {
-		bad.add("expires_at", "%s is not after now", o.Expires.UTC().Format(time.RFC3339))
-	}
-	return bad.orNil()
 }
 
 // String lists what the override sets.

@@ -149,7 +149,7 @@ func TestRequestBounds(t *testing.T) {
 		{"none", nil, ""},
 		{"sixteen on one item", one, ""},
 		{"the same again", append(one[:16:16], one...), ""},
-		{"seventeen", append(one[:16:16], extra.Key("k")), "17 tiers"},
+		{"seventeen", append(one[:16:16], extra.Key("k")), "at most 16"},
 		{"ten items", many, ""},
 		{"eleven", append(many[:20:20], requests.Key("x")), "11 different"},
 		{"a sum out of range", []limit.Tier{tokens.Key("a").Cost(limit.MaxUnits), tokens.Key("a")}, "summed cost"},

@@ -94,40 +94,20 @@ func Merge(tiers []Tier) ([]Tier, error) {
 	return merged, checkShape(merged)
 }
 
-// An Item is the tiers of a request whose states are kept together.
-type Item struct {
-	Group string
-	Key   string
-	Tiers []Tier
-}
-
-// Items returns merged tiers by group and key, in order of first appearance.
-func Items(merged []Tier) []Item {
-	var items []Item
-	for _, t := range merged {
-		group := t.Policy.normal().Group
-		i := slices.IndexFunc(items, func(i Item) bool { return i.Group == group && i.Key == t.Key })
-		if i < 0 {
-			i = len(items)
-			items = append(items, Item{Group: group, Key: t.Key})
-		}
-		items[i].Tiers = append(items[i].Tiers, t)
-	}
-	return items
-}
-
 func checkShape(merged []Tier) error {
 	if len(merged) <= 1 {
 		return nil
 	}
-	items := Items(merged)
-	if len(items) > MaxItems {
-		return invalid("%d different groups and keys in one request: want at most %d", len(items), MaxItems)
-	}
-	for _, i := range items {
-		if len(i.Tiers) > MaxTiersPerItem {
-			return invalid("%d tiers on group %q and key %q: want at most %d", len(i.Tiers), i.Group, i.Key, MaxTiersPerItem)
+	type item struct{ group, key string }
+	tiers := make(map[item]int)
+	for _, t := range merged {
+		i := item{t.Policy.normal().Group, t.Key}
+		if tiers[i]++; tiers[i] > MaxTiersPerItem {
+			return invalid("too many tiers on group %q and key %q: want at most %d", i.group, i.key, MaxTiersPerItem)
 		}
+	}
+	if len(tiers) > MaxItems {
+		return invalid("%d different groups and keys in one request: want at most %d", len(tiers), MaxItems)
 	}
 	return nil
 }

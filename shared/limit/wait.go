@@ -32,8 +32,8 @@ func Wait(ctx context.Context, l Acquirer, tiers ...Tier) (*Reservation, error) 
 		}
 		changed := changes(l)
 		r, err := l.Acquire(ctx, tiers...)
-		var denied *Denied
-		if !errors.As(err, &denied) || denied.Never {
+		denied, ok := errors.AsType[*Denied](err)
+		if !ok || denied.Never {
 			return r, err
 		}
 		if end, ok := ctx.Deadline(); ok && time.Until(end) < denied.RetryAfter {

@@ -57,7 +57,7 @@ func Weeks(zone string) Window { return Window{kind: windowWeekly, zone: zone} }
 func Months(zone string) Window { return Window{kind: windowMonthly, zone: zone} }
 
 // Cron returns windows that begin at the times of a five-field cron expression
-// (minute, hour, day of month, month, day of week) in an IANA time zone.
+// (minute, hour, day, month, weekday) in an IANA time zone.
 //
 // Fields take numbers, ranges, lists, steps, * and English names; day of month
 // and day of week, when both are restricted, match if either does. A day of the

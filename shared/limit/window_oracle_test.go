@@ -52,7 +52,7 @@ func TestWindowsAreExact(t *testing.T) {
 	t.Parallel()
 	steps := 0
 	rapid.Check(t, func(t *rapid.T) {
-		maximum := magnitudes(1, limit.MaxUnits).Draw(t, "max")
+		maximum := magnitudes(limit.MaxUnits).Draw(t, "max")
 		now := rapid.Int64Range(0, 1<<41).Draw(t, "start")
 		o := &windowOracle{
 			length: rapid.SampledFrom([]int64{1, 100, 1000, 3_600_000, 36525 * 86_400_000}).Draw(t, "length"),
@@ -95,7 +95,7 @@ func windowStep(t *rapid.T, m *limit.Memory, p limit.Policy, o *windowOracle, no
 	if err != nil || r.Available != left || r.Used != o.used {
 		t.Fatalf("%+v (%v), the oracle has %d left and %d used", r, err, left, o.used)
 	}
-	n := magnitudes(1, maximum).Draw(t, "units")
+	n := magnitudes(maximum).Draw(t, "units")
 	switch rapid.SampledFrom([]string{"acquire", "acquire", "settle", "grant", "drain", "reset"}).Draw(t, "verb") {
 	case "acquire":
 		r, err := m.AcquireAt(at, tier.Cost(n))

@@ -21,8 +21,8 @@ func TestBucketAgreesWithTimeRate(t *testing.T) {
 	histories, steps := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		histories++
-		perSecond := magnitudes(1, 1<<20).Draw(t, "rate")
-		burst := magnitudes(1, 1<<20).Draw(t, "burst")
+		perSecond := magnitudes(1<<20).Draw(t, "rate")
+		burst := magnitudes(1<<20).Draw(t, "burst")
 		p := limit.Policy{Name: "p", Rate: limit.PerSecond(perSecond), Max: burst}
 		ours := newMemory(t, p)
 		theirs := rate.NewLimiter(rate.Limit(perSecond), int(burst))
@@ -39,7 +39,7 @@ func TestBucketAgreesWithTimeRate(t *testing.T) {
 				now = now.Add(time.Duration(pause) * time.Second / 8)
 				open = nil
 			}
-			n := magnitudes(1, burst).Draw(t, "n")
+			n := magnitudes(burst).Draw(t, "n")
 			switch rapid.SampledFrom([]string{"allow", "reserve", "reserve", "cancel"}).Draw(t, "verb") {
 			case "allow":
 				if us, them := ours.AllowAt(now, p.Key("k").Cost(n)), theirs.AllowN(now, int(n)); us != them {
