@@ -15,6 +15,8 @@ import (
 // first error that a write meets stays, flush returns it.
 type printer struct {
 	*bufio.Writer
+
+	file *os.File
 	// terminal tells that a person reads along.
 	terminal bool
 	color    bool
@@ -25,17 +27,27 @@ type printer struct {
 }
 
 func newPrinter(file *os.File) *printer {
-	p := &printer{Writer: bufio.NewWriter(file)}
+	p := &printer{Writer: bufio.NewWriter(file), file: file}
 	fd := int(file.Fd())
 	if !term.IsTerminal(fd) {
 		return p
 	}
 	p.terminal = os.Getenv("TERM") != "dumb"
 	p.color = p.terminal && os.Getenv("NO_COLOR") == ""
-	if width, _, err := term.GetSize(fd); err == nil {
-		p.width = width
-	}
+	p.width, _ = p.size()
 	return p
+}
+
+// size is that of the terminal now, 0 if it is not known.
+func (p *printer) size() (width, height int) {
+	if p.file == nil {
+		return 0, 0
+	}
+	width, height, err := term.GetSize(int(p.file.Fd()))
+	if err != nil {
+		return 0, 0
+	}
+	return width, height
 }
 
 // printf keeps errors for flush.

@@ -58,7 +58,7 @@ func (a *app) newRootCommand() *cobra.Command {
 		}
 	}
 	add("submit", "Submit tasks:", a.newSubmitCommand(), a.newSubmitManyCommand())
-	add("read", "Look at them:", a.newListCommand(), a.newGetCommand(), a.newHistoryCommand(), a.newWaitCommand())
+	add("read", "Look at them:", a.newListCommand(), a.newGetCommand(), a.newHistoryCommand(), a.newWaitCommand(), a.newWatchCommand())
 	add("change", "Change them:", a.newCancelCommand(), a.newReplayCommand())
 	add("limits", "Rate limits:", a.newLimitsCommand())
 	add("local", "Try it locally:", a.newDevCommand())

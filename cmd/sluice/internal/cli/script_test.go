@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -45,24 +46,25 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		Setup:               newCloud,
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits":     exits,
-			"json":      checkJSONOutput,
-			"jsonl":     checkJSONLines,
-			"setenv":    setenv,
-			"seed":      seed,
-			"event":     applyEvent,
-			"interrupt": interrupt,
+			"exits":      exits,
+			"json":       checkJSONOutput,
+			"jsonl":      checkJSONLines,
+			"setenv":     setenv,
+			"seed":       seed,
+			"event":      applyEvent,
+			"interrupt":  interrupt,
+			"eventually": eventually,
 		},
 	})
 }
 
-// cloud is the S3 of one script, and a CloudFormation of two stacks.
-type cloud struct{ store *s3store.Store }
+// scriptCloud is the S3 of one script, and a CloudFormation of two stacks.
+type scriptCloud struct{ store *s3store.Store }
 
-type cloudKey struct{}
+type scriptCloudKey struct{}
 
 func newCloud(env *testscript.Env) error {
-	c := &cloud{}
+	c := &scriptCloud{}
 	emulated := s3emu.New(s3emu.Options{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.Contains(r.Header.Get("Authorization"), "/cloudformation/") {
@@ -80,7 +82,7 @@ func newCloud(env *testscript.Env) error {
 	if err := createBucket(client, "tasks"); err != nil {
 		return err
 	}
-	env.Values[cloudKey{}] = c
+	env.Values[scriptCloudKey{}] = c
 	env.Vars = append(env.Vars,
 		"AWS_ENDPOINT_URL="+server.URL, "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=test",
 		"AWS_REGION=us-east-1", "AWS_EC2_METADATA_DISABLED=true", "AWS_MAX_ATTEMPTS=1",
@@ -119,8 +121,8 @@ func describeStacks(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `<DescribeStacksResponse xmlns="http://cloudformation.amazonaws.com/doc/2010-05-15/"><DescribeStacksResult><Stacks><member><StackName>%s</StackName><StackStatus>CREATE_COMPLETE</StackStatus><CreationTime>2027-01-01T00:00:00Z</CreationTime><Outputs>%s</Outputs></member></Stacks></DescribeStacksResult></DescribeStacksResponse>`, name, outputs[name])
 }
 
-func cloudOf(ts *testscript.TestScript) *cloud {
-	c, ok := ts.Value(cloudKey{}).(*cloud)
+func cloudOf(ts *testscript.TestScript) *scriptCloud {
+	c, ok := ts.Value(scriptCloudKey{}).(*scriptCloud)
 	if !ok {
 		ts.Fatalf("the script has no cloud")
 	}
@@ -253,19 +255,17 @@ func applyEvent(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// interrupt TEXT COMMAND...: starts the command with a standard input that stays
-// open, sends SIGINT once standard error holds the text, and wants exit code 130.
+// interrupt [CODE] TEXT COMMAND...: starts the command with a standard input that stays
+// open, sends SIGINT once its output holds the text, and wants the exit code, or 130. What it
+// said is in the file said.
 func interrupt(ts *testscript.TestScript, _ bool, args []string) {
+	want := exitSignal + int(syscall.SIGINT)
+	if code, err := strconv.Atoi(args[0]); err == nil {
+		want, args = code, args[1:]
+	}
 	ctx, cancel := testContext()
 	defer cancel()
-	path := args[1]
-	for dir := range strings.SplitSeq(ts.Getenv("PATH"), string(os.PathListSeparator)) {
-		if _, err := os.Stat(filepath.Join(dir, path)); err == nil {
-			path = filepath.Join(dir, path)
-			break
-		}
-	}
-	cmd := exec.CommandContext(ctx, path, args[2:]...)
+	cmd := exec.CommandContext(ctx, find(ts, args[1]), args[2:]...)
 	cmd.Dir = ts.MkAbs(".")
 	for _, name := range []string{"AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "SLUICE_BUCKET", "HOME", "PATH"} {
 		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
@@ -275,22 +275,51 @@ func interrupt(ts *testscript.TestScript, _ bool, args []string) {
 	defer stdin.Close()
 	_, err = io.WriteString(stdin, "{\"task_type\":\"a\"}\nnonsense\n")
 	ts.Check(err)
-	stderr, err := cmd.StderrPipe()
-	ts.Check(err)
+	output, input := io.Pipe()
+	cmd.Stdout, cmd.Stderr = input, input
 	ts.Check(cmd.Start())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- cmd.Wait()
+		input.Close()
+	}()
 	var said strings.Builder
 	var once sync.Once
-	lines := bufio.NewScanner(stderr)
+	lines := bufio.NewScanner(output)
 	for lines.Scan() {
 		said.WriteString(lines.Text() + "\n")
 		if strings.Contains(lines.Text(), args[0]) {
 			once.Do(func() { ts.Check(cmd.Process.Signal(syscall.SIGINT)) })
 		}
 	}
-	err = cmd.Wait()
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 130 {
-		ts.Fatalf("it ended with %v, want exit code 130; it said\n%s", err, said.String())
+	<-ended // its exit code says it all
+	if got := cmd.ProcessState.ExitCode(); got != want {
+		ts.Fatalf("exit code %d, want %d; it said\n%s", got, want, said.String())
 	}
 	ts.Check(os.WriteFile(ts.MkAbs("said"), []byte(said.String()), 0o600))
+}
+
+// find looks a program up in the script's PATH.
+func find(ts *testscript.TestScript, name string) string {
+	for dir := range strings.SplitSeq(ts.Getenv("PATH"), string(os.PathListSeparator)) {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			return filepath.Join(dir, name)
+		}
+	}
+	return name
+}
+
+// eventually FILE PATTERN: waits until the file, which another command is writing, matches.
+func eventually(ts *testscript.TestScript, _ bool, args []string) {
+	pattern, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	ctx, cancel := testContext()
+	defer cancel()
+	for ctx.Err() == nil {
+		if text, err := os.ReadFile(ts.MkAbs(args[0])); err == nil && pattern.Match(text) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	ts.Fatalf("%s never held %s", args[0], args[1])
 }

@@ -68,6 +68,12 @@ func (s *selection) selects(t task.Task) bool {
 		(len(s.statuses.values) == 0 || slices.Contains(s.statuses.values, t.Status))
 }
 
+// tooOld tells of an id alone that its task was created before --since.
+func (s *selection) tooOld(id string) bool {
+	made, ok := task.IDTime(id)
+	return ok && made.Before(s.since.value.Truncate(time.Millisecond))
+}
+
 // statusFlag is a list of statuses, parted by commas or given several times.
 type statusFlag struct{ values []task.Status }
 
