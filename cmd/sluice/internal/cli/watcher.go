@@ -255,7 +255,7 @@ func (w *watcher) note(t task.Task) bool {
 	return changed
 }
 
-// counts counts the tasks that were met and not left out, by status.
+// counts is how many tasks were met and not left out, by status.
 func (w *watcher) counts() tally {
 	n := make(tally)
 	for _, k := range w.known {
