@@ -35,17 +35,16 @@ func (l *Limiter) Acquire(ctx context.Context, tiers ...limit.Tier) (*limit.Rese
 		return a.reservation(nil, nil), nil
 	}
 	a.places = placesOf(a.costly)
-	writes, after, err := l.carryOut(ctx, &change{
+	c := &change{
 		doing:  fmt.Sprintf("acquiring %v", tierNames(a.costly)),
 		id:     a.id,
 		places: a.places,
 		plan:   a.plan,
 		judge:  a.judge,
 		renew:  func(c *registryCopy) error { return renewTiers(a.costly, c) },
-		unknown: func(cause error) error {
-			return outOfReach(a.places, cause)
-		},
-	})
+	}
+	c.unknown = func(cause error) error { return outOfReach(c, cause) }
+	writes, after, err := l.carryOut(ctx, c)
 	if err != nil {
 		return nil, err
 	}

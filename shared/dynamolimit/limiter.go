@@ -22,6 +22,7 @@ type Limiter struct {
 	table   string
 	clock   clock
 	views   views
+	doubts  doubts
 	patient patience
 
 	registry registry

@@ -25,7 +25,7 @@ func (l *Limiter) Grant(ctx context.Context, t limit.Tier, n int64) error {
 		return err
 	}
 	g := &grant{id: newID(), tier: resolved[0], units: n}
-	_, _, err = l.carryOut(ctx, &change{
+	c := &change{
 		doing:  fmt.Sprintf("granting %d on %v", n, g.tier.Tier),
 		id:     g.id,
 		places: []place{g.tier.place},
@@ -35,10 +35,9 @@ func (l *Limiter) Grant(ctx context.Context, t limit.Tier, n int64) error {
 			g.tier.meter, err = c.meter(g.tier.Policy.Name)
 			return err
 		},
-		unknown: func(cause error) error {
-			return storeError(limit.ErrStoreDown, fmt.Sprintf("the answer to a grant of %d on %v was lost, look whether it was made", n, g.tier.Tier), cause)
-		},
-	})
+	}
+	c.unknown = func(cause error) error { return outOfReach(c, cause) }
+	_, _, err = l.carryOut(ctx, c)
 	return err
 }
 

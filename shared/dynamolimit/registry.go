@@ -279,23 +279,19 @@ func (l *Limiter) putEntry(ctx context.Context, e limit.Entry, revision int64, d
 		in.ConditionExpression = aws.String("revision = :was")
 		in.ExpressionAttributeValues = attributes{":was": wholeValue(revision)}
 	}
-	sent := 0
 	_, err = again(ctx, l, doing, func(ctx context.Context) (*dynamodb.PutItemOutput, error) {
-		sent++
 		return l.api.PutItem(ctx, in, l.clock.once)
 	})
 	found, failed := awserr.FailedCondition(err)
 	switch {
 	case !failed:
 		return err == nil, err
-	case sent == 1:
-		return false, nil
 	case len(found) == 0:
 		if found, err = l.readItem(ctx, in.Item[partitionKey], in.Item[sortKey]); err != nil {
 			return false, err
 		}
 	}
-	// An earlier try may have been carried out, its answer lost.
+	// The request may have been carried out before, and its answer lost.
 	w, ok := found[writeAttribute].(*types.AttributeValueMemberS)
 	return ok && w.Value == id, nil
 }

@@ -160,8 +160,3 @@ func newID() string {
 	_, _ = rand.Read(b[:]) // never fails
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
-
-// outOfReach is the error of a charge of which nobody can know whether it was made.
-func outOfReach(places []place, cause error) error {
-	return storeError(limit.ErrStoreDown, fmt.Sprintf("the answer to a request on %v was lost, and with it whether it was charged", places), cause)
-}

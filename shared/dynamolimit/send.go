@@ -36,7 +36,18 @@ type change struct {
 	renew func(*registryCopy) error
 
 	// unknown is the outcome when nobody can know whether the change was made.
+	// errAgain goes on with another plan.
 	unknown func(cause error) error
+
+	// doubtful is told of writes whose answer was lost, and which may be carried out
+	// yet. Optional.
+	doubtful func([]*write)
+}
+
+// outOfReach is the error of a change that may have been made or not, the store being
+// out of reach.
+func outOfReach(c *change, cause error) error {
+	return storeError(limit.ErrStoreDown, c.doing+": an answer was lost, so it may have been done", cause)
 }
 
 // signal is what a change's functions answer besides real errors.
@@ -48,6 +59,7 @@ const (
 	errDone  signal = "there is nothing to write"
 	errLook  signal = "the items have to be read"
 	errStale signal = "the registry has to be read"
+	errAgain signal = "something else has to be written"
 )
 
 // mostRenewals is how often in one change the registry is read anew because an item
@@ -111,7 +123,13 @@ func (l *Limiter) carryOut(ctx context.Context, c *change) ([]*write, []item, er
 			}
 		case busy:
 			try++
-		case lost, fatal:
+		case lost:
+			if sent.err != errAgain { //nolint:errorlint // as above
+				return nil, nil, sent.err
+			}
+			copy(known, sent.known)
+			try++
+		case fatal:
 			return nil, nil, sent.err
 		}
 		if err := l.patient.pause(ctx, try, limit.ErrStoreBusy, c.doing, sent.err); err != nil {
@@ -170,13 +188,16 @@ func (l *Limiter) send(ctx context.Context, c *change, writes []*write, known []
 			if loss == nil {
 				return sending{fate: fatal, err: storeError(kindOf(err), c.doing, err)}
 			}
-			return sending{fate: lost, err: c.unknown(loss), doubtful: true}
+			return sending{fate: fatal, err: outOfReach(c, loss), doubtful: true}
 		case busy:
 			if loss == nil && busyKind(err) == limit.ErrStoreBusy { //nolint:errorlint // a sentinel
 				return sending{fate: busy, err: err} // plan again: time has passed
 			}
 		case lost:
 			loss = err
+			if c.doubtful != nil {
+				c.doubtful(writes)
+			}
 			for _, w := range writes {
 				w.complete = len(writes) == 1 // a transaction has its token
 			}
@@ -184,9 +205,9 @@ func (l *Limiter) send(ctx context.Context, c *change, writes []*write, known []
 		}
 		if err := l.patient.pause(ctx, try, limit.ErrStoreDown, c.doing, err); err != nil {
 			if loss != nil {
-				err = c.unknown(err)
+				err = outOfReach(c, err)
 			}
-			return sending{fate: lost, err: err, doubtful: loss != nil}
+			return sending{fate: fatal, err: err, doubtful: loss != nil}
 		}
 	}
 }
@@ -196,8 +217,8 @@ func (l *Limiter) refused(ctx context.Context, c *change, writes []*write, known
 	s := sending{fate: failed, doubtful: loss != nil}
 	s.known, err = l.found(ctx, writes, known, err)
 	if err != nil {
-		if s.fate, s.err = lost, err; loss != nil {
-			s.err = c.unknown(err)
+		if s.fate, s.err = fatal, err; loss != nil {
+			s.err = outOfReach(c, err)
 		}
 		return s
 	}
@@ -207,7 +228,7 @@ func (l *Limiter) refused(ctx context.Context, c *change, writes []*write, known
 			s.fate, s.earlier = done, true
 			return s
 		}
-		if loss != nil && len(writes) == 1 && !w.wouldBeRemembered(v.item) {
+		if w.complete && v.sure && !w.wouldBeRemembered(v.item) {
 			s.fate, s.err = lost, c.unknown(loss)
 			return s
 		}

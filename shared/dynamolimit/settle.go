@@ -3,6 +3,7 @@ package dynamolimit
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/sluice-dev/sluice/shared/limit"
@@ -22,7 +23,7 @@ func (l *Limiter) Settle(ctx context.Context, id string, closings []limit.Closin
 	if err != nil {
 		return err
 	}
-	s := &settlement{id: id + closingMark, at: at, exact: map[int]bool{}}
+	s := &settlement{id: id + closingMark, at: at, exact: map[int]bool{}, doubts: l.doubts.of(id)}
 	for i, c := range closings {
 		m, err := registry.meter(c.Charge.Policy)
 		if err != nil {
@@ -36,20 +37,25 @@ func (l *Limiter) Settle(ctx context.Context, id string, closings []limit.Closin
 		return err
 	}
 	s.places = placesOf(s.tiers)
-	_, _, err = l.carryOut(ctx, &change{
-		doing:  fmt.Sprintf("settling %v", tiers),
-		id:     s.id,
-		places: s.places,
-		plan:   s.plan,
-		judge:  s.judge,
-		renew:  s.renew,
-		// Trying on could give back twice, so it counts as closed.
+	if _, _, err = l.carryOut(ctx, &change{
+		doing:    fmt.Sprintf("settling %v", tiers),
+		id:       s.id,
+		places:   s.places,
+		plan:     s.plan,
+		judge:    s.judge,
+		renew:    s.renew,
+		doubtful: s.doubt,
 		unknown: func(cause error) error {
-			l.clock.log.Warn("whether a reservation was settled is not known", "doing", fmt.Sprintf("settling %v", tiers), "error", cause)
-			return nil
+			l.clock.log.Warn("whether a reservation was settled can't be known", "tiers", fmt.Sprint(tiers), "error", cause)
+			s.chargeOnly = true
+			return errAgain
 		},
-	})
-	return err
+	}); err != nil {
+		l.doubts.keep(id, s.doubts)
+		return err
+	}
+	l.doubts.keep(id, nil)
+	return nil
 }
 
 // closingMark tells the id of closing a reservation from that of acquiring it.
@@ -72,6 +78,65 @@ type settlement struct {
 	// exact holds the places of which the state has to be replaced as it was found,
 	// since the charge alone did not tell enough.
 	exact map[int]bool
+
+	// doubts are what was known of the items before the first write whose answer was
+	// lost: writes go on depending on it, whatever has been seen since.
+	doubts marks
+
+	// chargeOnly leaves out what would be given back, since it may have been before;
+	// what was charged too little is charged, even if it is for the second time.
+	chargeOnly bool
+}
+
+// marks are what was known of items, by their place.
+type marks map[place]mark
+
+type mark struct {
+	seen  int64
+	given *givenMark
+}
+
+// doubt notes what writes depend on whose answer was lost.
+func (s *settlement) doubt(writes []*write) {
+	for _, w := range writes {
+		if _, ok := s.doubts[w.place]; !ok {
+			if s.doubts == nil {
+				s.doubts = marks{}
+			}
+			s.doubts[w.place] = mark{w.seen, w.given}
+		}
+	}
+}
+
+// doubts keeps the marks of reservations whose closing failed with its answer lost,
+// for when it is tried again.
+type doubts struct {
+	mu   sync.Mutex
+	kept map[string]marks
+}
+
+// mostDoubts bounds the memory that a store out of reach costs. Of more reservations
+// than that, a repeated closing depends on what is known then.
+const mostDoubts = 1024
+
+func (d *doubts) of(id string) marks {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.kept[id]
+}
+
+func (d *doubts) keep(id string, m marks) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case m == nil:
+		delete(d.kept, id)
+	case len(d.kept) < mostDoubts:
+		if d.kept == nil {
+			d.kept = make(map[string]marks)
+		}
+		d.kept[id] = m
+	}
 }
 
 func (s *settlement) time(at time.Time) time.Time {
@@ -109,6 +174,9 @@ func (s *settlement) plan(known []view, at time.Time) ([]*write, error) {
 				return nil, err
 			}
 		}
+		if m, ok := s.doubts[p]; ok && !s.chargeOnly {
+			w.seen, w.given, w.complete = m.seen, m.given, true
+		}
 		if len(w.plans) > 0 {
 			writes = append(writes, w)
 		}
@@ -121,6 +189,9 @@ func (s *settlement) plan(known []view, at time.Time) ([]*write, error) {
 
 // add adds to a write what closes one charge.
 func (s *settlement) add(w *write, c closing, v view, at time.Time) error {
+	if s.chargeOnly && c.Actual <= c.Charge.Units {
+		return nil
+	}
 	policy := c.tier.Policy.Name
 	state, err := v.item.state(policy)
 	if err != nil {

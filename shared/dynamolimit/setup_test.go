@@ -19,6 +19,8 @@ import (
 
 const table = "limits"
 
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
 // newCloud returns a cloud with the limiter's table.
 func newCloud(t testing.TB, o cloud.Options) *cloud.Cloud {
 	t.Helper()
@@ -43,7 +45,7 @@ func newCloud(t testing.TB, o cloud.Options) *cloud.Cloud {
 
 // newLimiter returns a limiter of the cloud, with a client and a memory of its own.
 func newLimiter(c *cloud.Cloud, label string, options ...dynamolimit.Option) *dynamolimit.Limiter {
-	options = append([]dynamolimit.Option{dynamolimit.WithLog(slog.New(slog.NewTextHandler(io.Discard, nil)))}, options...)
+	options = append([]dynamolimit.Option{dynamolimit.WithLog(quiet)}, options...)
 	return dynamolimit.New(dynamodb.NewFromConfig(c.Config(cloud.Label(label))), table, options...)
 }
 
