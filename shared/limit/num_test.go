@@ -9,6 +9,9 @@ import (
 )
 
 func drawNum(t *rapid.T, label string) *big.Int {
+	if rapid.Bool().Draw(t, label+" edge") {
+		return rapid.SampledFrom([]Num{{}, NumOf(1), NumOf(-1), NumOf(math.MaxInt64), {lo: math.MaxUint64}, {hi: 1}, maxNum, minNum}).Draw(t, label).big()
+	}
 	b := new(big.Int)
 	for range rapid.IntRange(0, 5).Draw(t, label+" parts") {
 		b.Lsh(b, 31).Add(b, big.NewInt(rapid.Int64Range(0, 1<<31-1).Draw(t, label)))

@@ -2,6 +2,7 @@ package limit_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -187,4 +188,22 @@ func FuzzPolicyJSON(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+func TestPoliciesAreShownInWords(t *testing.T) {
+	t.Parallel()
+	for want, got := range map[string]fmt.Stringer{
+		"10 per 1s":            limit.PerSecond(10),
+		"every 5h0m0s":         limit.Every(5 * time.Hour),
+		"first_use 1h0m0s":     limit.FromFirstUse(time.Hour),
+		"daily Europe/Paris":   limit.Days("Europe/Paris"),
+		`cron "0 9 * * *" UTC`: limit.Cron("0 9 * * *", "UTC"),
+		`p["a"]`:               limit.Policy{Name: "p"}.Key("a"),
+		`p["a"]: cost 2, available 1, waits for a change, grant or reset`: limit.Blocked{Policy: "p", Key: "a", Cost: 2, Available: 1, Verdict: limit.UntilChanged},
+		`p["a"]: cost 2, available 1, can never be admitted`:              limit.Blocked{Policy: "p", Key: "a", Cost: 2, Available: 1, Verdict: limit.Never},
+	} {
+		if got.String() != want {
+			t.Errorf("%q, want %q", got.String(), want)
+		}
+	}
 }

@@ -289,3 +289,44 @@ func TestExpiry(t *testing.T) {
 		}
 	}
 }
+
+func TestOverrideInJSON(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]limit.Override{
+		`{"max":0}`: {Max: new(int64(0))},
+		`{"refill":5,"interval_ms":2000,"expires_at":"1970-01-01T00:01:00Z","by":"ann"}`: {Refill: new(int64(5)), Interval: new(2 * time.Second), Expires: at(60), By: "ann"},
+	} {
+		var o limit.Override
+		if err := json.Unmarshal([]byte(text), &o); err != nil || o.String() != want.String() || o.By != want.By {
+			t.Errorf("%s reads as %v (%v), want %v", text, &o, err, &want)
+		}
+		if got, err := json.Marshal(o); err != nil || string(got) != text {
+			t.Errorf("%s is written as %s (%v)", text, got, err)
+		}
+	}
+	for _, text := range []string{`{"max":null}`, `{"maximum":1}`, `{"max":1.5}`, `{"MAX":1}`, `null`, `[]`} {
+		var o limit.Override
+		if err := json.Unmarshal([]byte(text), &o); err == nil {
+			t.Errorf("%s is read as %v", text, &o)
+		}
+	}
+}
+
+func TestExpiredOverrideIsOver(t *testing.T) {
+	t.Parallel()
+	e, _ := register(t, nil, bucket(10, time.Second), 1, at(0))
+	e, err := e.SetOverride(limit.Override{Max: new(int64(5)), Expires: at(60)}, at(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.OverrideAt(at(59)) == nil || e.OverrideAt(at(60)) != nil {
+		t.Errorf("at 59 s %v, at 60 s %v", e.OverrideAt(at(59)), e.OverrideAt(at(60)))
+	}
+	// Whatever changes next finds it gone.
+	if e = e.Reset("op", at(61)); e.Override != nil || e.Terms[len(e.Terms)-1].Max != 10 {
+		t.Errorf("%+v, want the declared settings", e)
+	}
+	if again := e.ClearOverride("op", at(62)); len(again.Changes) != len(e.Changes) {
+		t.Error("clearing no override is a change")
+	}
+}
