@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -51,7 +52,11 @@ func setupLimits(env *testscript.Env) error {
 	if _, err := client.CreateTable(ctx, dynamolimit.Table("limits")); err != nil {
 		return err
 	}
-	env.Vars = append(env.Vars,
+	examples, err := filepath.Abs(filepath.Join("..", "..", "..", "..", "examples"))
+	if err != nil {
+		return err
+	}
+	env.Vars = append(env.Vars, "EXAMPLES="+examples,
 		"AWS_ENDPOINT_URL="+server.URL, "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=test",
 		"AWS_REGION=us-east-1", "AWS_EC2_METADATA_DISABLED=true",
 		"SLUICE_TABLE=limits", "HOME="+env.WorkDir, "TZ=UTC", "TERM=xterm")
