@@ -48,7 +48,7 @@ func (q *Queue) Purge(ctx context.Context, id string, opts ...PurgeOption) error
 		case err != nil:
 			return fmt.Errorf("purge task %s: %w", id, err)
 		case n == 0 && pass == 0:
-			return fmt.Errorf("purge: task %s: %w in bucket %s", id, ErrNotFound, q.store.Bucket())
+			return fmt.Errorf("purge: %w", q.notFound(id))
 		case n == 0:
 			return nil
 		}

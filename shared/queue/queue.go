@@ -43,6 +43,8 @@ var (
 	ErrNotFound = s3store.ErrNotFound
 	// ErrExists means that the id that was asked for is taken.
 	ErrExists = s3store.ErrExists
+	// ErrDamaged means that a task is there and what is stored of it can't be read.
+	ErrDamaged = s3store.ErrDamaged
 	// ErrKeyReused means that the idempotency key stands for a task with another
 	// input.
 	ErrKeyReused = errors.New("the idempotency key was used with another input")
@@ -109,7 +111,19 @@ func (q *Queue) Cancel(ctx context.Context, id string) (task.Task, error) {
 			return written.Task, nil
 		}
 	}
-	return task.Task{}, err
+	return task.Task{}, q.explainGone(id, err)
+}
+
+// explainGone makes a task that was deleted meanwhile one that is not found.
+func (q *Queue) explainGone(id string, err error) error {
+	if errors.Is(err, s3store.ErrGone) {
+		return q.notFound(id)
+	}
+	return err
+}
+
+func (q *Queue) notFound(id string) error {
+	return fmt.Errorf("task %s: %w in bucket %s", id, ErrNotFound, q.store.Bucket())
 }
 
 func (q *Queue) finish(ctx context.Context, t task.Task) error {
@@ -145,6 +159,9 @@ func (q *Queue) Replay(ctx context.Context, id string) (task.Task, error) {
 	}
 	next.InboxVersion = version
 	written, err := q.store.Write(ctx, rec, next)
+	if errors.Is(err, s3store.ErrGone) { // what was deleted does not come back as a new task
+		return task.Task{}, errors.Join(q.notFound(id), q.store.Remove(ctx, id, version))
+	}
 	lost, ok := errors.AsType[*s3store.ConflictError](err)
 	if !ok {
 		return written.Task, err
@@ -161,9 +178,13 @@ func (q *Queue) Replay(ctx context.Context, id string) (task.Task, error) {
 func (q *Queue) Wait(ctx context.Context, id string) (task.Task, error) {
 	const first, most = 200 * time.Millisecond, 2 * time.Second
 	for pause := first; ; pause = min(pause*3/2, most) {
-		t, err := q.Get(ctx, id)
-		if err != nil || t.Status.Terminal() {
-			return t, err
+		rec, err := q.find(ctx, id)
+		if err != nil {
+			return task.Task{}, err
+		}
+		t := rec.Task
+		if t.Status.Terminal() {
+			return q.store.Resolve(ctx, t)
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -181,7 +202,7 @@ func (q *Queue) find(ctx context.Context, id string) (s3store.Record, error) {
 	}
 	rec, err := q.store.Find(ctx, id)
 	if errors.Is(err, ErrNotFound) {
-		return rec, fmt.Errorf("task %s: %w in bucket %s", id, ErrNotFound, q.store.Bucket())
+		return rec, q.notFound(id)
 	}
 	return rec, err
 }

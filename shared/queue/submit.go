@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
@@ -27,6 +28,8 @@ type submission struct {
 	task.Task
 	// named tells that the caller chose the id, or a key that derives it.
 	named bool
+	// keyed and scoped tell that a key and its scope were given, be they empty.
+	keyed, scoped bool
 }
 
 // MaxRetries limits the failures that lead to another attempt. 0 means none.
@@ -93,15 +96,19 @@ func ID(id string) Option {
 
 // IdempotencyKey makes repeated submits of the key one task, for as long as its
 // record is retained: the first one's task is returned. The same key with another input is
-// [ErrKeyReused]. A key counts within its task type, unless [Scope] says otherwise.
+// [ErrKeyReused]. A key counts within its task type, unless [Scope] says otherwise. It has 1 to
+// [task.MaxIdempotencyKeyBytes] bytes.
+//
+// Inputs are compared as JSON: the order of fields and white space make no difference, unless
+// they are too large to be kept in the record, then every byte counts.
 func IdempotencyKey(key string) Option {
-	return func(s *submission) { s.IdempotencyKey = key }
+	return func(s *submission) { s.IdempotencyKey, s.keyed = key, true }
 }
 
 // Scope is within which an idempotency key counts. Defaults to the task type;
 // "queue" or any other text shares keys between types.
 func Scope(scope string) Option {
-	return func(s *submission) { s.IdempotencyScope = scope }
+	return func(s *submission) { s.IdempotencyScope, s.scoped = scope, true }
 }
 
 // Submit accepts a task: its handler will run at least once. The input is
@@ -124,9 +131,16 @@ func (q *Queue) Submit(ctx context.Context, taskType string, input any, opts ...
 	case err != nil:
 		return task.Task{}, err
 	case s.named:
-		return q.standsAlone(ctx, s)
+		return q.standsAlone(ctx, s, data)
 	}
-	return s.Task, nil
+	return s.accepted(data), nil
+}
+
+// accepted is the task as a reader sees it.
+func (s submission) accepted(input json.RawMessage) task.Task {
+	t := s.Task
+	t.Input, t.InputRef = input, nil
+	return t
 }
 
 // prepare makes the submission and holds it against the bounds.
@@ -135,17 +149,25 @@ func (q *Queue) prepare(taskType string, input any, opts []Option) (submission, 
 	if err != nil {
 		return submission{}, nil, err
 	}
-	if len(data) > 0 && !jsontext.Value(data).IsValid(jsontext.AllowDuplicateNames(true)) {
-		return submission{}, nil, errors.New("the input is not valid JSON")
+	// Names given twice and halves of surrogate pairs are a matter between producer and handler.
+	anyJSON := []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
+	if len(data) > 0 && !(utf8.Valid(data) && jsontext.Value(data).IsValid(anyJSON...)) {
+		return submission{}, nil, errors.New("the input is not valid JSON: it must be one JSON value in UTF-8")
 	}
 	s := submission{Task: task.New("", taskType, q.now())}
 	for _, opt := range opts {
 		opt(&s)
 	}
-	if s.IdempotencyKey != "" {
-		if s.named {
-			return submission{}, nil, errors.New("an id and an idempotency key are given: the key derives the id, give one of them")
-		}
+	switch {
+	case s.keyed && s.IdempotencyKey == "":
+		return submission{}, nil, errors.New("the idempotency key is empty: give a key, or none")
+	case s.keyed && s.named:
+		return submission{}, nil, errors.New("an id and an idempotency key are given: the key derives the id, give one of them")
+	case s.scoped && !s.keyed:
+		return submission{}, nil, errors.New("a scope is given and no idempotency key: give both, or none")
+	case s.scoped && s.IdempotencyScope == "":
+		return submission{}, nil, errors.New("the scope of the idempotency key is empty: give a scope, or none for the task type")
+	case s.keyed:
 		s.ID, s.named = task.DeriveID(s.KeyScope(), s.IdempotencyKey), true
 	}
 	if !s.named {
@@ -166,15 +188,15 @@ func (q *Queue) prepare(taskType string, input any, opts []Option) (submission, 
 
 // standsAlone makes sure that a submit under a chosen id did not come after a
 // task of that id which has left the inbox: if it did, it is withdrawn.
-func (q *Queue) standsAlone(ctx context.Context, s submission) (task.Task, error) {
+func (q *Queue) standsAlone(ctx context.Context, s submission, input json.RawMessage) (task.Task, error) {
 	rec, err := q.store.Record(ctx, s.ID)
 	switch {
 	case errors.Is(err, ErrNotFound):
-		return s.Task, nil
+		return s.accepted(input), nil
 	case err != nil:
-		return task.Task{}, err
+		return task.Task{}, fmt.Errorf("submit task %s: it was accepted unless an older task of that id exists, which could not be found out: %w", s.ID, err)
 	case rec.Task.InboxVersion == s.InboxVersion:
-		return s.Task, nil // claimed already
+		return s.accepted(input), nil // claimed already
 	}
 	if err := q.store.Remove(ctx, s.ID, s.InboxVersion); err != nil {
 		return task.Task{}, err

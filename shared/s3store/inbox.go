@@ -184,26 +184,29 @@ func (s *Store) Find(ctx context.Context, id string) (Record, error) {
 	return Record{Task: sub.Task}, nil
 }
 
-// ListInbox lists the ids of live tasks of a shard in order, from behind the id
-// after, at most limit (up to 1,000). Keys that name no task are returned apart: they belong into
-// quarantine.
+// ListInbox lists the live tasks of a shard, at most limit (up to 1,000), in the order of their
+// keys from behind the name after (empty: from the start), see [Name]. Keys that name no task are
+// left out.
 func (s *Store) ListInbox(ctx context.Context, shard, after string, limit int) (page Page, err error) {
 	return s.list(ctx, inboxPrefix, shard, after, limit)
 }
 
-// ListRecords lists the ids of records of a shard as [Store.ListInbox] does.
+// ListRecords lists the records of a shard as [Store.ListInbox] does.
 func (s *Store) ListRecords(ctx context.Context, shard, after string, limit int) (page Page, err error) {
 	return s.list(ctx, tasksPrefix, shard, after, limit)
 }
 
+// Name is the last part of a task's keys. Listings are in the order of names, which is not quite that
+// of ids: "a-b" comes before "a".
+func Name(id string) string { return id + jsonSuffix }
+
 // Page is one page of a listing.
 type Page struct {
 	Items []Item
-	// OddKeys are keys that name no task.
-	OddKeys []string
 	// More says that the listing goes on behind the last key.
 	More bool
-	// Last is where the listing goes on: the name to give as after.
+	// Last is the name up to which the page reaches: to be given as after for the next
+	// one.
 	Last string
 }
 
@@ -216,24 +219,18 @@ type Item struct {
 
 func (s *Store) list(ctx context.Context, area, shard, after string, limit int) (Page, error) {
 	prefix := area + shard + "/"
-	in := &s3.ListObjectsV2Input{Bucket: &s.bucket, Prefix: &prefix, MaxKeys: aws.Int32(int32(min(limit, 1000)))}
-	if after != "" {
-		in.StartAfter = aws.String(prefix + after + jsonSuffix)
-	}
-	out, err := s.api.ListObjectsV2(ctx, in)
+	out, err := s.listKeys(ctx, prefix, after, limit)
 	if err != nil {
-		return Page{}, fmt.Errorf("list %s: %w", prefix, s.explain(err))
+		return Page{}, err
 	}
-	page := Page{More: aws.ToBool(out.IsTruncated)}
-	for _, object := range out.Contents {
-		key := aws.ToString(object.Key)
-		id, hasSuffix := strings.CutSuffix(strings.TrimPrefix(key, prefix), jsonSuffix)
-		page.Last = id
-		if !hasSuffix || task.ValidateID(id) != nil || task.Shard(id) != shard {
-			page.OddKeys = append(page.OddKeys, key)
-			continue
+	page := Page{More: out.More}
+	for _, object := range out.Entries {
+		name := strings.TrimPrefix(object.Key, prefix)
+		page.Last = name
+		id, hasSuffix := strings.CutSuffix(name, jsonSuffix)
+		if hasSuffix && task.ValidateID(id) == nil && task.Shard(id) == shard {
+			page.Items = append(page.Items, Item{ID: id, ModifiedAt: object.ModifiedAt})
 		}
-		page.Items = append(page.Items, Item{ID: id, ModifiedAt: aws.ToTime(object.LastModified)})
 	}
 	return page, nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -37,19 +38,41 @@ type Entry struct {
 // shard by shard, from behind the key after; an empty one means from the start. Nothing is left out:
 // keys that name no task are listed too. More says that the listing goes on.
 func (s *Store) ScanInbox(ctx context.Context, after string, limit int) (entries []Entry, more bool, err error) {
+	listed, err := s.listKeys(ctx, inboxPrefix, strings.TrimPrefix(after, inboxPrefix), limit)
+	if err != nil {
+		return nil, false, err
+	}
+	for i := range listed.Entries {
+		e := &listed.Entries[i]
+		if id, err := InboxID(e.Key); err == nil {
+			e.ID = id
+		}
+	}
+	return listed.Entries, listed.More, nil
+}
+
+// keyPage is one page of all keys below a prefix.
+type keyPage struct {
+	Entries []Entry // without IDs
+	More    bool
+}
+
+// listKeys lists the objects below a prefix in the order of their keys, from
+// behind the key that is prefix and after together.
+func (s *Store) listKeys(ctx context.Context, prefix, after string, limit int) (keyPage, error) {
 	in := &s3.ListObjectsV2Input{
-		Bucket: &s.bucket, Prefix: aws.String(inboxPrefix), MaxKeys: aws.Int32(int32(min(limit, 1000))),
+		Bucket: &s.bucket, Prefix: &prefix, MaxKeys: aws.Int32(int32(min(limit, 1000))),
 		// A key may hold characters that XML can't: unless they are encoded, one such key makes the whole page unreadable.
 		EncodingType: types.EncodingTypeUrl,
 	}
 	if after != "" {
-		in.StartAfter = &after
+		in.StartAfter = aws.String(prefix + after)
 	}
 	out, err := s.api.ListObjectsV2(ctx, in)
 	if err != nil {
-		return nil, false, fmt.Errorf("list %s: %w", inboxPrefix, s.explain(err))
+		return keyPage{}, fmt.Errorf("list %s: %w", prefix, s.explain(err))
 	}
-	entries = make([]Entry, 0, len(out.Contents))
+	page := keyPage{More: aws.ToBool(out.IsTruncated) && len(out.Contents) > 0, Entries: make([]Entry, 0, len(out.Contents))}
 	for _, object := range out.Contents {
 		entry := Entry{Key: aws.ToString(object.Key), ModifiedAt: aws.ToTime(object.LastModified)}
 		if out.EncodingType == types.EncodingTypeUrl {
@@ -57,12 +80,9 @@ func (s *Store) ScanInbox(ctx context.Context, after string, limit int) (entries
 				entry.Key = key
 			}
 		}
-		if id, err := InboxID(entry.Key); err == nil {
-			entry.ID = id
-		}
-		entries = append(entries, entry)
+		page.Entries = append(page.Entries, entry)
 	}
-	return entries, aws.ToBool(out.IsTruncated) && len(entries) > 0, nil
+	return page, nil
 }
 
 // SweepCursor reads what [Store.SetSweepCursor] wrote last, and its ETag. [ErrNotFound] means that there is
