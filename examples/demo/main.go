@@ -1,7 +1,8 @@
 // Command demo runs the main job on the embedded cloud: the webhook deliveries of
-// examples/webhooks.ndjson, sent to a small HTTP API that allows five requests per second
-// and answers 429 beyond. It shows what happened, and fails when anything was
-// lost.
+// examples/webhooks.ndjson, sent to two small HTTP APIs that allow five requests per second
+// each and answer 429 beyond. Tasks for the one react to that; tasks for the other are
+// under a policy that matches the API's limit. The demo shows what happened, and
+// fails when anything was lost.
 package main
 
 import (
@@ -25,6 +26,7 @@ import (
 
 const (
 	webhooks = "examples/webhooks.ndjson"
+	policies = "examples/policies.json"
 	sluice   = "bin/sluice"
 	patience = 3 * time.Minute
 )
@@ -41,23 +43,30 @@ func main() {
 func run(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	api, err := startAPI(ctx, 5)
+	const perSecond = 5
+	reacting, err := startAPI(ctx, perSecond)
 	if err != nil {
 		return err
 	}
-	defer api.close()
+	defer reacting.close()
+	limited, err := startAPI(ctx, perSecond)
+	if err != nil {
+		return err
+	}
+	defer limited.close()
 	cloud, err := dev.Start(ctx, dev.Options{
 		Address:     "127.0.0.1:0",
-		Environment: map[string]string{handlers.EnvHTTPHosts: api.host()},
+		Environment: map[string]string{handlers.EnvHTTPHosts: reacting.host() + "," + limited.host()},
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, cloud.Close()) }()
 
-	d := &demo{cloud: cloud, api: api, queue: queue.Over(cloud.Store("demo"))}
-	fmt.Printf("An API at %s allows 5 requests per second. Sluice runs at %s.\n\n", api.url(), cloud.Endpoint)
-	for _, step := range []func(context.Context) error{d.submit, d.cancelOne, d.watch, d.showOne, d.report} {
+	d := &demo{cloud: cloud, reacting: reacting, limited: limited, queue: queue.Over(cloud.Store("demo"))}
+	fmt.Printf("Two APIs, at %s and %s, allow %d requests per second each.\nSluice runs at %s.\n\n",
+		reacting.url(), limited.url(), perSecond, cloud.Endpoint)
+	for _, step := range []func(context.Context) error{d.declare, d.submit, d.cancelOne, d.watch, d.showOne, d.report} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -67,9 +76,11 @@ func run(ctx context.Context) (err error) {
 
 type demo struct {
 	cloud *dev.Instance
-	api   *api
-	queue *queue.Queue
-	tasks []task.Task
+	// reacting is called by tasks that react to its 429s, limited by tasks that
+	// are under a policy.
+	reacting, limited *api
+	queue             *queue.Queue
+	tasks             []task.Task
 }
 
 // sluice runs the command line as a user would. Its results go to out.
@@ -83,9 +94,13 @@ func (d *demo) sluice(ctx context.Context, out io.Writer, args ...string) error 
 	return err
 }
 
+func (d *demo) declare(ctx context.Context) error {
+	return d.sluice(ctx, os.Stdout, "limits", "declare", policies)
+}
+
 func (d *demo) submit(ctx context.Context) error {
 	// A line per task goes to standard output, which is not wanted here.
-	return d.sluice(ctx, io.Discard, "submit-many", webhooks, "--var", "API="+d.api.url())
+	return d.sluice(ctx, io.Discard, "submit-many", webhooks, "--var", "API="+d.reacting.url(), "--var", "LIMITED="+d.limited.url())
 }
 
 // cancelOne cancels the delivery that is not due before an hour.

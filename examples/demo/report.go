@@ -12,70 +12,85 @@ import (
 	"github.com/sluice-dev/sluice/shared/task"
 )
 
-// tally is what the closing table shows.
+// tally is what became of the tasks that call one API.
 type tally struct {
-	lines, distinct                int
-	byStatus                       map[task.Status]int
-	sleeps, retries, attempts      int64
-	requests, limited              int
-	lost, deliveredTwice, notThere int
-	s3                             cloud.Counts
+	tasks                        int
+	byStatus                     map[task.Status]int
+	attempts                     int64
+	sleeps, throttles, retries   int64
+	requests, limited            int
+	live, undelivered, delivered int
 }
 
-func (d *demo) tally() (tally, error) {
-	t := tally{byStatus: make(map[task.Status]int), distinct: len(d.tasks)}
-	file, err := os.ReadFile(webhooks)
-	if err != nil {
-		return t, err
-	}
-	t.lines = bytes.Count(bytes.TrimSpace(file), []byte("\n")) + 1
+func (d *demo) tally(a *api, under bool) tally {
+	t := tally{byStatus: make(map[task.Status]int)}
 	for _, one := range d.tasks {
+		if (len(one.Limits) > 0) != under {
+			continue
+		}
+		t.tasks++
 		t.byStatus[one.Status]++
-		t.sleeps += one.RescheduleCount
-		t.retries += one.RetryCount
 		t.attempts += one.Attempt
-		delivered := d.api.deliveredTo(one.ID)
+		t.sleeps += one.RescheduleCount
+		t.throttles += one.ThrottleCount
+		t.retries += one.RetryCount
+		delivered := a.deliveredTo(one.ID)
 		switch {
 		case !one.Status.Terminal():
-			t.lost++
+			t.live++
 		case one.Status == task.Completed && delivered == 0:
-			t.notThere++
+			t.undelivered++
 		case delivered > 1:
-			t.deliveredTwice++
+			t.delivered++
 		}
 	}
-	t.requests, t.limited = d.api.counts()
-	t.s3 = d.cloud.Cloud.Requests().Snapshot("local", d.cloud.Function)
-	return t, nil
+	t.requests, t.limited = a.counts()
+	return t
 }
 
-// report prints the closing table and holds it against what the file asks for.
+// report prints the closing tables and holds them against what the file asks
+// for.
 func (d *demo) report(context.Context) error {
-	t, err := d.tally()
+	file, err := os.ReadFile(webhooks)
 	if err != nil {
 		return err
 	}
-	perTask := func(n int) string { return fmt.Sprintf("%.2f", float64(n)/float64(t.distinct)) }
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "lines sent\t%d\t(one is a repetition under its idempotency key)\n", t.lines)
-	fmt.Fprintf(w, "tasks\t%d\t%s\n", t.distinct, d.states(t))
-	fmt.Fprintf(w, "attempts\t%d\t%s per task\n", t.attempts, perTask(int(t.attempts)))
-	fmt.Fprintf(w, "sleeps\t%d\tasked for by Retry-After, no retry was spent on them\n", t.sleeps)
-	fmt.Fprintf(w, "retries\t%d\tafter a 500\n", t.retries)
-	fmt.Fprintf(w, "requests the API saw\t%d\t%s per task, %d of them answered 429\n", t.requests, perTask(t.requests), t.limited)
-	for _, verb := range []string{"PutObject", "GetObject", "DeleteObject", "ListObjectsV2"} {
-		n := t.s3.Of(cloud.S3, verb)
-		fmt.Fprintf(w, "S3 %s\t%d\t%s per task\n", verb, n, perTask(n))
-	}
-	fmt.Fprintf(w, "Scheduler CreateSchedule\t%d\t%s per task\n", t.s3.Of(cloud.Scheduler), perTask(t.s3.Of(cloud.Scheduler)))
-	fmt.Fprintf(w, "lost\t%d\n", t.lost+t.notThere)
-	if err := w.Flush(); err != nil {
+	lines := bytes.Count(bytes.TrimSpace(file), []byte("\n")) + 1
+	reacting, limited := d.tally(d.reacting, false), d.tally(d.limited, true)
+	if err := printTasks(lines, reacting, limited); err != nil {
 		return err
 	}
-	return t.check()
+	if err := d.printRequests(); err != nil {
+		return err
+	}
+	return check(lines, reacting, limited)
 }
 
-func (d *demo) states(t tally) string {
+func printTasks(lines int, reacting, limited tally) error {
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	row := func(what string, value func(tally) string) {
+		fmt.Fprintf(w, "%s\t%s\t%s\n", what, value(reacting), value(limited))
+	}
+	count := func(value func(tally) int64) func(tally) string {
+		return func(t tally) string { return fmt.Sprint(value(t)) }
+	}
+	fmt.Fprintf(w, "%d lines\treacting to 429s\tunder a policy\n", lines)
+	row("tasks", func(t tally) string { return fmt.Sprint(t.tasks) })
+	row("ended", states)
+	row("attempts", count(func(t tally) int64 { return t.attempts }))
+	row("sleeps after a 429 or 503", count(func(t tally) int64 { return t.sleeps }))
+	row("sleeps imposed by the limiter", count(func(t tally) int64 { return t.throttles }))
+	row("retries after a 500", count(func(t tally) int64 { return t.retries }))
+	row("requests the API saw", func(t tally) string {
+		return fmt.Sprintf("%d, %.2f per task", t.requests, float64(t.requests)/float64(t.tasks))
+	})
+	row("answered 429", func(t tally) string { return fmt.Sprint(t.limited) })
+	row("lost", func(t tally) string { return fmt.Sprint(t.live + t.undelivered) })
+	fmt.Fprintln(w)
+	return w.Flush()
+}
+
+func states(t tally) string {
 	var parts []string
 	for _, s := range task.Statuses() {
 		if n := t.byStatus[s]; n > 0 {
@@ -85,24 +100,42 @@ func (d *demo) states(t tally) string {
 	return strings.Join(parts, ", ")
 }
 
+// printRequests prints what all of it asked of AWS.
+func (d *demo) printRequests() error {
+	counts := d.cloud.Cloud.Requests().Snapshot("local", d.cloud.Function)
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	row := func(what string, n int) {
+		fmt.Fprintf(w, "%s\t%d\t%.2f per task\n", what, n, float64(n)/float64(len(d.tasks)))
+	}
+	for _, verb := range []string{"PutObject", "GetObject", "DeleteObject", "ListObjectsV2"} {
+		row("S3 "+verb, counts.Of(cloud.S3, verb))
+	}
+	row("Scheduler CreateSchedule", counts.Of(cloud.Scheduler, "CreateSchedule"))
+	row("DynamoDB requests", counts.Of(cloud.DynamoDB))
+	return w.Flush()
+}
+
 // check holds the outcome against what examples/webhooks.ndjson asks for.
-func (t tally) check() error {
+func check(lines int, reacting, limited tally) error {
 	const invalid, cancelled, repeated = 3, 1, 1
-	distinct := t.lines - repeated
+	distinct := lines - repeated
 	var wrong []string
 	expect := func(what string, got, want int) {
 		if got != want {
 			wrong = append(wrong, fmt.Sprintf("%s: %d, want %d", what, got, want))
 		}
 	}
-	expect("tasks", t.distinct, distinct)
-	expect("failed", t.byStatus[task.Failed], invalid)
-	expect("cancelled", t.byStatus[task.Cancelled], cancelled)
-	expect("completed", t.byStatus[task.Completed], distinct-invalid-cancelled)
-	expect("lost", t.lost, 0)
-	expect("completed without a delivery", t.notThere, 0)
-	expect("delivered twice", t.deliveredTwice, 0)
-	if t.limited == 0 {
+	both := func(value func(tally) int) int { return value(reacting) + value(limited) }
+	ended := func(s task.Status) int { return both(func(t tally) int { return t.byStatus[s] }) }
+	expect("tasks", both(func(t tally) int { return t.tasks }), distinct)
+	expect("failed", ended(task.Failed), invalid)
+	expect("cancelled", ended(task.Cancelled), cancelled)
+	expect("completed", ended(task.Completed), distinct-invalid-cancelled)
+	expect("still live", both(func(t tally) int { return t.live }), 0)
+	expect("completed without a delivery", both(func(t tally) int { return t.undelivered }), 0)
+	expect("delivered twice", both(func(t tally) int { return t.delivered }), 0)
+	expect("429s met under a policy", limited.limited, 0)
+	if reacting.limited == 0 {
 		wrong = append(wrong, "the API answered no 429")
 	}
 	if len(wrong) > 0 {

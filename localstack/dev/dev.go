@@ -119,7 +119,7 @@ func (i *Instance) Exports() string {
 	return strings.Join([]string{
 		"export AWS_ENDPOINT_URL=" + i.Endpoint,
 		"export AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local AWS_REGION=" + i.Cloud.Region(),
-		"export SLUICE_BUCKET=" + i.Bucket,
+		"export SLUICE_BUCKET=" + i.Bucket + " SLUICE_TABLE=" + i.Table,
 	}, "\n")
 }
 
@@ -130,6 +130,7 @@ func (i *Instance) Environment() []string {
 		"AWS_ACCESS_KEY_ID=local", "AWS_SECRET_ACCESS_KEY=local", "AWS_SESSION_TOKEN=",
 		"AWS_REGION="+i.Cloud.Region(),
 		"SLUICE_BUCKET="+i.Bucket,
+		"SLUICE_TABLE="+i.Table,
 	)
 }
 
