@@ -54,8 +54,12 @@ func In(d time.Duration) Option {
 	return func(s *submission) { s.AvailableAt = s.CreatedAt.Add(max(d, 0)) }
 }
 
-// At delays the first run until the time.
-func At(at time.Time) Option { return func(s *submission) { s.AvailableAt = at } }
+// At delays the first run until the time, at most until the end of the year
+// 9999. A time that has passed means now.
+func At(at time.Time) Option {
+	at = at.Round(0).UTC()
+	return func(s *submission) { s.AvailableAt = at }
+}
 
 // ExpiresIn ends the task as expired if it is still pending after d.
 func ExpiresIn(d time.Duration) Option {
@@ -66,7 +70,10 @@ func ExpiresIn(d time.Duration) Option {
 }
 
 // ExpiresAt ends the task as expired if it is still pending at the time.
-func ExpiresAt(at time.Time) Option { return func(s *submission) { s.ExpiresAt = &at } }
+func ExpiresAt(at time.Time) Option {
+	at = at.Round(0).UTC()
+	return func(s *submission) { s.ExpiresAt = &at }
+}
 
 // Tag labels the task.
 func Tag(name, value string) Option {
@@ -183,7 +190,24 @@ func (q *Queue) prepare(taskType string, input any, opts []Option) (submission, 
 	if s.Input = data; len(data) > s3store.InlineBytes {
 		s.Input, s.InputRef = nil, s3store.NewPayloadRef(s.ID, "input", data)
 	}
+	if err := checkTimes(s.Task); err != nil {
+		return submission{}, nil, err
+	}
 	return s, data, s.Validate()
+}
+
+// checkTimes refuses times that a record has no digits for.
+func checkTimes(t task.Task) error {
+	times := map[string]time.Time{"available_at": t.AvailableAt}
+	if t.ExpiresAt != nil {
+		times["expires_at"] = *t.ExpiresAt
+	}
+	for field, at := range times {
+		if at.After(task.MaxTime) {
+			return &task.FormatError{Field: field, Problem: fmt.Sprintf("is %s: it must not be after the year 9999", at.Format(time.DateOnly))}
+		}
+	}
+	return nil
 }
 
 // standsAlone makes sure that a submit under a chosen id did not come after a
