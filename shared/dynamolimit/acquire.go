@@ -16,6 +16,10 @@ import (
 // It returns [limit.ErrStoreDown] if the store does not answer until the deadline of
 // ctx, or if the answer was lost and can't be found out: the charge may stand then.
 func (l *Limiter) Acquire(ctx context.Context, tiers ...limit.Tier) (*limit.Reservation, error) {
+	return l.acquire(ctx, newID(), tiers)
+}
+
+func (l *Limiter) acquire(ctx context.Context, id string, tiers []limit.Tier) (*limit.Reservation, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -25,7 +29,7 @@ func (l *Limiter) Acquire(ctx context.Context, tiers ...limit.Tier) (*limit.Rese
 	if err != nil {
 		return nil, err
 	}
-	a := &acquisition{l: l, id: newID(), tiers: resolved}
+	a := &acquisition{l: l, id: id, tiers: resolved}
 	for _, t := range resolved {
 		if t.Units > 0 {
 			a.costly = append(a.costly, t)
@@ -45,8 +49,11 @@ func (l *Limiter) Acquire(ctx context.Context, tiers ...limit.Tier) (*limit.Rese
 	}
 	c.unknown = func(cause error) error { return outOfReach(c, cause) }
 	writes, after, err := l.carryOut(ctx, c)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case writes == nil:
+		return a.repeated(), nil
 	}
 	return a.reservation(writes, after), nil
 }
@@ -73,6 +80,9 @@ func renewTiers(tiers []tier, c *registryCopy) error {
 
 // plan makes one write per item, each with all its tiers.
 func (a *acquisition) plan(known []view, at time.Time) ([]*write, error) {
+	if a.remembered(known) {
+		return nil, errDone
+	}
 	writes := make([]*write, len(a.places))
 	for i, p := range a.places {
 		writes[i] = &write{place: p, index: i, id: a.id, seen: known[i].item.writes(), expiry: expiry{known: known[i].item.expires()}}
@@ -112,6 +122,9 @@ func (a *acquisition) plan(known []view, at time.Time) ([]*write, error) {
 
 // judge returns a [*limit.Denied] if the items known for sure are in the way.
 func (a *acquisition) judge(known []view, _ []*write, at time.Time) error {
+	if a.remembered(known) {
+		return nil
+	}
 	var blocked []limit.Blocked
 	for _, t := range a.costly {
 		v := known[a.indexOf(t.place)]
