@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
 
 	"github.com/sluice-dev/sluice/localstack/cloud/dynamodbemu"
 	"github.com/sluice-dev/sluice/shared/dynamolimit"
@@ -59,6 +60,43 @@ func TestTheClientConformsOverDynamoDB(t *testing.T) {
 			},
 		}
 	}}.Run(t)
+}
+
+// The first instance of the function charges and its answer is lost; the second one is
+// asked again.
+func TestALostAnswerDoesNotChargeTwiceOnAnotherInstance(t *testing.T) {
+	t.Parallel()
+	config := tableConfig(t)
+	instance := func() *dynamolimit.Limiter {
+		return dynamolimit.New(dynamodb.NewFromConfig(config), "limits", dynamolimit.WithLog(slog.New(slog.DiscardHandler)))
+	}
+	p := limit.Policy{Name: "p", Rate: limit.Per(4, limit.MaxPeriod)}
+	if err := instance().Declare(t.Context(), 1, p); err != nil {
+		t.Fatal(err)
+	}
+	calls := 0
+	api := invoker(func(ctx context.Context, in *lambda.InvokeInput, _ ...func(*lambda.Options)) (*lambda.InvokeOutput, error) {
+		calls++
+		out, err := function(&lambdalimit.Handler{Limiter: instance()})(ctx, in)
+		if calls == 1 {
+			return nil, errReset
+		}
+		return out, err
+	})
+	c := lambdalimit.NewClient(api, "limiter")
+	r, err := c.Acquire(t.Context(), p.Key("a").Cost(4)) // all there is
+	if err != nil || calls != 2 {
+		t.Fatalf("%v after %d calls", err, calls)
+	}
+	if r, err := c.Inspect(t.Context(), p.Key("a")); err != nil || r.Used != 4 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if err := r.Settle(t.Context(), p.Key("a").Cost(5)); err != nil {
+		t.Error(err)
+	}
+	if r, err := c.Inspect(t.Context(), p.Key("a")); err != nil || r.Used != 5 {
+		t.Errorf("%+v, %v", r, err)
+	}
 }
 
 func TestTheFunctionIsMadeFromItsEnvironment(t *testing.T) {

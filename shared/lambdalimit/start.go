@@ -13,6 +13,11 @@ import (
 	"github.com/sluice-dev/sluice/shared/dynamolimit"
 )
 
+var (
+	_ Limiter = (*dynamolimit.Limiter)(nil)
+	_ Once    = (*dynamolimit.Limiter)(nil)
+)
+
 // Start runs the limiter function, configured by the environment variables that the
 // deployment sets. It does not return. A configuration that can't work ends the
 // process with an error that names the variable.
