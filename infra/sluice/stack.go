@@ -49,6 +49,8 @@ func NewStack(app awscdk.App, props Props) (awscdk.Stack, *Queue) {
 	output("ClaimFunctionName", "The function that runs the tasks", queue.Claim.FunctionName())
 	output("TableName", "The limiter's state: SLUICE_TABLE", queue.Table.TableName())
 	output("LimiterFunctionName", "What handlers in other languages invoke to ask the limiter", queue.Limiter.FunctionName())
+	output("ResetFunctionName", "Resets manual policies", queue.Reset.FunctionName())
+	output("SweepFunctionName", "Finds tasks that nobody else will look at", queue.Sweep.FunctionName())
 	output("ScheduleGroupName", "The wake-ups of sleeping tasks", queue.ScheduleGroup.Ref())
 	output("DeadLetterQueueUrl", "What could not be delivered", queue.DeadLetters.QueueUrl())
 

@@ -9,7 +9,10 @@
 //	SLUICE_E2E_TARGET               the target's name
 //	SLUICE_STACK                    the stack's name
 //	SLUICE_BUCKET                   the bucket
+//	SLUICE_TABLE                    the limiter's table
 //	SLUICE_E2E_CLAIM_FUNCTION       the claim function's name
+//	SLUICE_E2E_LIMITER_FUNCTION     the limiter function's name
+//	SLUICE_E2E_SWEEP_FUNCTION       the sweep function's name
 //	SLUICE_E2E_SCHEDULE_GROUP       the group that holds the wake-ups
 //	SLUICE_E2E_DEAD_LETTER_URL      the URL of the dead-letter queue
 //	SLUICE_E2E_PYTHON_HANDLER       the name of the function in examples/python-handler
@@ -121,7 +124,7 @@ func (d *deployment) destroy(ctx context.Context) error {
 	defer cancel()
 	var errs []error
 	if outputs, err := d.outputs(); err == nil {
-		errs = append(errs, emptyBucket(ctx, outputs.BucketName))
+		errs = append(errs, emptyBucket(ctx, outputs["BucketName"]))
 	}
 
 	return errors.Join(append(errs, d.cdk(ctx, "destroy", d.Stack, "--app", d.assembly(), "--force"))...)
@@ -131,39 +134,44 @@ func (d *deployment) assembly() string    { return filepath.Join(d.dir, "cdk.out
 func (d *deployment) outputsFile() string { return filepath.Join(d.dir, "outputs.json") }
 
 // stackOutputs are the outputs of the stack that the command is told about.
-type stackOutputs struct {
-	BucketName         string `json:"BucketName"`
-	ClaimFunctionName  string `json:"ClaimFunctionName"`
-	ScheduleGroupName  string `json:"ScheduleGroupName"`
-	DeadLetterQueueURL string `json:"DeadLetterQueueUrl"`
-	PythonHandlerName  string `json:"PythonHandlerName"`
+type stackOutputs map[string]string
+
+// exported are the outputs that the command is told about, each with its variable.
+var exported = [][2]string{
+	{"BucketName", "SLUICE_BUCKET"},
+	{"TableName", "SLUICE_TABLE"},
+	{"ClaimFunctionName", "SLUICE_E2E_CLAIM_FUNCTION"},
+	{"LimiterFunctionName", "SLUICE_E2E_LIMITER_FUNCTION"},
+	{"SweepFunctionName", "SLUICE_E2E_SWEEP_FUNCTION"},
+	{"ScheduleGroupName", "SLUICE_E2E_SCHEDULE_GROUP"},
+	{"DeadLetterQueueUrl", "SLUICE_E2E_DEAD_LETTER_URL"},
+	{"PythonHandlerName", "SLUICE_E2E_PYTHON_HANDLER"},
 }
 
 func (d *deployment) outputs() (stackOutputs, error) {
 	data, err := os.ReadFile(d.outputsFile())
 	if err != nil {
-		return stackOutputs{}, fmt.Errorf("reading the stack's outputs: %w", err)
+		return nil, fmt.Errorf("reading the stack's outputs: %w", err)
 	}
 	var stacks map[string]stackOutputs
 	if err := json.Unmarshal(data, &stacks); err != nil {
-		return stackOutputs{}, fmt.Errorf("reading the stack's outputs: %w", err)
+		return nil, fmt.Errorf("reading the stack's outputs: %w", err)
 	}
-	outputs, ok := stacks[d.Stack]
-	if !ok || outputs.BucketName == "" {
-		return stackOutputs{}, fmt.Errorf("the stack %s has no output BucketName", d.Stack)
+	outputs := stacks[d.Stack]
+	for _, output := range exported {
+		if outputs[output[0]] == "" {
+			return nil, fmt.Errorf("the stack %s has no output %s", d.Stack, output[0])
+		}
 	}
 
 	return outputs, nil
 }
 
 func (d *deployment) variables(outputs stackOutputs) []string {
-	return []string{
-		"SLUICE_E2E_TARGET=" + d.Target,
-		"SLUICE_STACK=" + d.Stack,
-		"SLUICE_BUCKET=" + outputs.BucketName,
-		"SLUICE_E2E_CLAIM_FUNCTION=" + outputs.ClaimFunctionName,
-		"SLUICE_E2E_SCHEDULE_GROUP=" + outputs.ScheduleGroupName,
-		"SLUICE_E2E_DEAD_LETTER_URL=" + outputs.DeadLetterQueueURL,
-		"SLUICE_E2E_PYTHON_HANDLER=" + outputs.PythonHandlerName,
+	variables := []string{"SLUICE_E2E_TARGET=" + d.Target, "SLUICE_STACK=" + d.Stack}
+	for _, output := range exported {
+		variables = append(variables, output[1]+"="+outputs[output[0]])
 	}
+
+	return variables
 }

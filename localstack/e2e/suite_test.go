@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/scheduler"
 
@@ -40,12 +41,20 @@ func TestSluice(t *testing.T) {
 			"with a large input":                              testLargeInput,
 			"of type http.request sleeps at a 429":            testHTTP,
 			"is listed":                                       testList,
+			"with a limit sleeps until it is admitted":        testLimited,
+			"that no limit can admit fails":                   testNeverAdmitted,
+			"that lost its wake-up is found by the sweep":     testLostWakeup,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				test(t, suite)
 			})
 		}
+	})
+	t.Run("limiter", func(t *testing.T) {
+		t.Run("table", func(t *testing.T) { t.Parallel(); testTableConforms(t, suite) })
+		t.Run("function", func(t *testing.T) { t.Parallel(); testLimiterFunction(t, suite) })
+		t.Run("reset by the clock", func(t *testing.T) { t.Parallel(); testResetByTheClock(t, suite) })
 	})
 	t.Run("nothing is left behind", func(t *testing.T) { testNothingLeft(t, suite) })
 }
@@ -75,6 +84,38 @@ func testSleeps(t *testing.T, s *target) {
 	if err != nil || len(history) != 5 || history[2].Text != "pending (rescheduled, available_at: +8s, count: 1)" {
 		t.Errorf("history = %v, %v", history, err)
 	}
+}
+
+// A task whose wake-up is lost is found by the sweep. Should it fire before it can be taken away, this
+// proves nothing.
+func testLostWakeup(t *testing.T, s *target) {
+	id := s.submit(t, `{}`, queue.In(30*time.Second)).ID
+	client := scheduler.NewFromConfig(s.config)
+	s.eventually(t, "its wake-up is armed", func() bool {
+		armed, err := client.ListSchedules(t.Context(), &scheduler.ListSchedulesInput{GroupName: &s.scheduleGroup, NamePrefix: &id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, schedule := range armed.Schedules {
+			if _, err := client.DeleteSchedule(t.Context(), &scheduler.DeleteScheduleInput{GroupName: &s.scheduleGroup, Name: schedule.Name}); err != nil {
+				t.Log(err)
+			}
+		}
+		return len(armed.Schedules) > 0
+	})
+	functions := lambda.NewFromConfig(s.config)
+	s.eventually(t, "it has run", func() bool {
+		swept, err := functions.Invoke(t.Context(), &lambda.InvokeInput{FunctionName: &s.sweepFunction, Payload: []byte("{}")})
+		if err != nil || swept.FunctionError != nil {
+			t.Fatalf("the sweep failed: %v\n%s", err, swept.Payload)
+		}
+		got, err := s.queue.Get(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Status == task.Completed
+	})
+	expect(t, s.wait(t, id), task.Completed, 1)
 }
 
 func testRests(t *testing.T, s *target) {

@@ -29,7 +29,10 @@ type target struct {
 	name          string
 	config        aws.Config
 	bucket        string
+	table         string
 	scheduleGroup string
+	// limiterFunction and sweepFunction are the names of those functions.
+	limiterFunction, sweepFunction string
 	// pythonHandler is the name of the function in examples/python-handler.
 	pythonHandler string
 	queue         *queue.Queue
@@ -72,13 +75,17 @@ func deployed(name string) (*target, func(), error) {
 		name:          name,
 		config:        config,
 		bucket:        os.Getenv("SLUICE_BUCKET"),
+		table:         os.Getenv("SLUICE_TABLE"),
 		scheduleGroup: os.Getenv("SLUICE_E2E_SCHEDULE_GROUP"),
 		pythonHandler: os.Getenv("SLUICE_E2E_PYTHON_HANDLER"),
 		local:         name != "aws",
+
+		limiterFunction: os.Getenv("SLUICE_E2E_LIMITER_FUNCTION"),
+		sweepFunction:   os.Getenv("SLUICE_E2E_SWEEP_FUNCTION"),
 	}, func() {}, nil
 }
 
-// embedded starts the embedded cloud with the claim function's real binary.
+// embedded starts the embedded cloud with the functions' real binaries.
 func embedded(name string) (*target, func(), error) {
 	folder, err := os.MkdirTemp("", "sluice-e2e-*")
 	if err != nil {
@@ -101,9 +108,13 @@ func embedded(name string) (*target, func(), error) {
 			name:          name,
 			config:        s.Config("e2e"),
 			bucket:        s.Bucket,
+			table:         s.Table,
 			scheduleGroup: s.ScheduleGroup,
 			pythonHandler: python,
 			local:         true,
+
+			limiterFunction: s.Limiter,
+			sweepFunction:   s.Sweep,
 		}, stop, c.Register(lambdaemu.Function{
 			Name:    python,
 			Runtime: lambdaemu.Python{Handler: "handler.handler", Dir: filepath.Join("..", "..", "examples", "python-handler")},
@@ -112,15 +123,20 @@ func embedded(name string) (*target, func(), error) {
 }
 
 func deployEmbedded(c *cloud.Cloud, folder string) (*stack.Stack, error) {
-	bootstrap := filepath.Join(folder, "bootstrap")
-	build := exec.Command("go", "build", "-tags", "lambda.norpc", "-o", bootstrap, "../../functions/claim")
+	build := exec.Command("go", "build", "-tags", "lambda.norpc", "-o", folder+string(filepath.Separator), "../../functions/...")
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
-		return nil, fmt.Errorf("build the claim function: %w", err)
+		return nil, fmt.Errorf("build the functions: %w", err)
+	}
+	process := func(name string) func(map[string]string) lambdaemu.Runtime {
+		return stack.Process(filepath.Join(folder, name))
 	}
 	return stack.Deploy(context.Background(), c, stack.Options{
-		Claim:       stack.Process(bootstrap),
-		Environment: map[string]string{"SLUICE_HTTP_HOSTS": "*"},
+		Claim:       process("claim"),
+		Limiter:     process("limiter"),
+		Reset:       process("reset"),
+		Sweep:       process("sweep"),
+		Environment: map[string]string{"SLUICE_HTTP_HOSTS": "*", "SLUICE_SWEEP_GRACE": "1s"},
 	})
 }
 
@@ -148,4 +164,14 @@ func (s *target) wait(t *testing.T, id string) task.Task {
 		t.Fatalf("%v: %s", err, got.Encode())
 	}
 	return got
+}
+
+// eventually looks again and again until something is so.
+func (s *target) eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !is(); time.Sleep(time.Second) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not after %v: %s", patience, what)
+		}
+	}
 }

@@ -18,6 +18,9 @@
 //     schedules of another group is not enough; the end-to-end stack adds that one right.
 //   - Schedules fire on a tick of 10 s, and at() in the past is accepted; AWS refuses it, and fires up to
 //     60 s late.
+//   - Its DynamoDB rounds sums to 28 digits, and its HTTP/2 breaks connections off: both are set right here.
+//   - It judges transactions by the rights on what they hold, as AWS does.
+//   - Rules of EventBridge with a rate fire on time.
 //   - It answers 412 and 404 to conditional writes, never 409.
 //   - Keys in S3 events are form-encoded and carry version and sequencer, as on AWS.
 //   - provided.al2023 functions run as child processes of the host's architecture, several at once and

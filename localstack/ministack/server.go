@@ -61,10 +61,14 @@ func (s server) start(ctx context.Context) (_ *instance, err error) {
 		return nil, fmt.Errorf("opening the log: %w", err)
 	}
 
+	if err = i.writeAdjustments(); err != nil {
+		return nil, err
+	}
+
 	// Hypercorn directly, not the ministack command: under TLS that one also takes port 443 when it can,
 	// and it shares a PID file with every other MiniStack on the port.
 	i.cmd = exec.Command(s.Python, "-m", "hypercorn", "ministack.app:app", //nolint:noctx // stop ends it, not a context: it has to outlive the command
-		"--bind", net.JoinHostPort("127.0.0.1", strconv.Itoa(i.port)),
+		"--config", i.file("hypercorn.toml"), "--bind", net.JoinHostPort("127.0.0.1", strconv.Itoa(i.port)),
 		"--certfile", i.cert.CertFile, "--keyfile", i.cert.KeyFile, "--keep-alive", "75")
 	i.cmd.Stdout, i.cmd.Stderr = i.log, i.log
 	i.cmd.Env = append(i.environment(), i.settings()...)
@@ -84,11 +88,35 @@ func (s server) start(ctx context.Context) (_ *instance, err error) {
 	return i, nil
 }
 
+// adjustments are files that make MiniStack behave more like AWS.
+var adjustments = map[string]string{
+	// AWS speaks HTTP/1.1 to SDKs. Hypercorn would offer HTTP/2 as well, and breaks a connection off after
+	// a thousand requests.
+	"hypercorn.toml": "alpn_protocols = [\"http/1.1\"]\n",
+
+	// DynamoDB calculates with 38 digits, Python with 28 unless told otherwise. The interpreter reads
+	// this file when it starts.
+	"sitecustomize.py": "import decimal\n\ndecimal.DefaultContext.prec = 38\n",
+}
+
+func (i *instance) file(name string) string { return filepath.Join(i.scratch, name) }
+
+func (i *instance) writeAdjustments() error {
+	for name, text := range adjustments {
+		if err := os.WriteFile(i.file(name), []byte(text), 0o600); err != nil {
+			return fmt.Errorf("adjusting MiniStack: %w", err)
+		}
+	}
+
+	return nil
+}
+
 // settings configures MiniStack itself. All of it stays in the scratch folder.
 func (i *instance) settings() []string {
 	return []string{
 		"GATEWAY_PORT=" + strconv.Itoa(i.port),
 		"TMPDIR=" + i.scratch,
+		"PYTHONPATH=" + i.scratch,
 		// Every request is judged by the caller's policies: functions hold sessions of their roles. The
 		// account number as access key is the account's root, which deploys and runs the tests.
 		"AUTH=true",

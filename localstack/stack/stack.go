@@ -1,7 +1,7 @@
 // Package stack deploys Sluice onto the embedded cloud, wired as the CDK
 // construct in infra/ wires it on AWS: the versioned bucket whose inbox/ starts the
-// claim function, the schedule group, the sweep and its cron, and the queue for
-// what could not be delivered.
+// claim function, the schedule group, the limiter with its table, reset and sweep with
+// their crons, and the queue for what could not be delivered.
 package stack
 
 import (
@@ -39,6 +39,15 @@ type Options struct {
 	// SweepEvery is how often the sweep runs. Defaults to 5 minutes, as on AWS.
 	// A negative one deploys it without a cron, to be invoked by hand.
 	SweepEvery time.Duration
+	// Limiter makes the runtime of the limiter function from its environment. Nil
+	// deploys none: handlers in other languages have nothing to ask then.
+	Limiter func(environment map[string]string) lambdaemu.Runtime
+	// Reset makes the runtime of the reset function from its environment. Nil
+	// deploys none: then nothing resets manual policies by their cron.
+	Reset func(environment map[string]string) lambdaemu.Runtime
+	// ResetEvery is how often reset runs. Defaults to a minute, as on AWS. A
+	// negative one deploys it without a cron, to be invoked by hand.
+	ResetEvery time.Duration
 	// Timeout of the claim function. Defaults to 15 minutes, as on AWS.
 	Timeout time.Duration
 	// Concurrency is how many instances of the claim function run at once.
@@ -52,13 +61,6 @@ type Options struct {
 // MaxEventAge is how long Lambda keeps an event that it can't deliver.
 const MaxEventAge = 15 * time.Minute
 
-// SweepEvery is how often the sweep runs unless configured otherwise.
-const SweepEvery = 5 * time.Minute
-
-// sweepTimeout is less than [SweepEvery], so that one sweep has ended when the
-// next begins.
-const sweepTimeout = 4 * time.Minute
-
 // Stack is a deployed Sluice.
 type Stack struct {
 	Cloud         *cloud.Cloud
@@ -67,6 +69,8 @@ type Stack struct {
 	ScheduleGroup string
 	// Sweep is the name of the sweep function, empty if there is none.
 	Sweep string
+	// Limiter and Reset are the names of those functions, empty if there are none.
+	Limiter, Reset string
 	// DeadLetters is the name of the queue for what could not be delivered.
 	DeadLetters string
 	// Table is the name of the limiter's table.
@@ -121,38 +125,12 @@ func Deploy(ctx context.Context, c *cloud.Cloud, o Options) (*Stack, error) {
 	if err := c.NotifyOnCreate(s.Bucket, "inbox/", s.Function); err != nil {
 		return nil, fmt.Errorf("deploy the bucket's notification: %w", err)
 	}
-	if err := s.deploySweep(o); err != nil {
-		return nil, fmt.Errorf("deploy the sweep function: %w", err)
+	for _, deploy := range []func(Options) error{s.deployLimiter, s.deployReset, s.deploySweep} {
+		if err := deploy(o); err != nil {
+			return nil, err
+		}
 	}
 	return s, nil
-}
-
-// deploySweep deploys the sweep function and its cron.
-func (s *Stack) deploySweep(o Options) error {
-	if o.Sweep == nil {
-		return nil
-	}
-	s.Sweep = o.Name + "-sweep"
-	environment := s.environment(o)
-	err := s.Cloud.Register(lambdaemu.Function{
-		Name:        s.Sweep,
-		Runtime:     o.Sweep(environment),
-		MemoryMB:    256,
-		Timeout:     sweepTimeout,
-		Concurrency: 1,
-		Env:         environment,
-		MaxEventAge: time.Minute,
-	})
-	if err != nil {
-		return err
-	}
-	if o.SweepEvery == 0 {
-		o.SweepEvery = SweepEvery
-	}
-	if o.SweepEvery > 0 {
-		s.Cloud.Cron(s.Sweep, o.SweepEvery, []byte("{}"))
-	}
-	return nil
 }
 
 func createBucket(ctx context.Context, client *s3.Client, bucket string) error {

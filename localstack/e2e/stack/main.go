@@ -23,6 +23,8 @@ func main() {
 			// The suite serves what its http.request tasks call. Only a local cloud can reach it there.
 			Environment: map[string]string{"SLUICE_HTTP_HOSTS": "localhost,127.0.0.1"},
 		},
+		// The suite does not wait until a task is long overdue.
+		Sweep: sluice.FunctionProps{Environment: map[string]string{"SLUICE_SWEEP_GRACE": "1s"}},
 	})
 	addPythonHandler(stack, queue)
 	if target, ok := app.Node().TryGetContext(jsii.String("target")).(string); ok && target == "ministack" {

@@ -1,0 +1,146 @@
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
+
+	"github.com/sluice-dev/sluice/shared/dynamolimit"
+	"github.com/sluice-dev/sluice/shared/lambdalimit"
+	"github.com/sluice-dev/sluice/shared/limit"
+	"github.com/sluice-dev/sluice/shared/limit/limittest"
+	"github.com/sluice-dev/sluice/shared/queue"
+	"github.com/sluice-dev/sluice/shared/task"
+)
+
+// limiter is a limiter of this process on the deployed table.
+func (s *target) limiter(options ...dynamolimit.Option) *dynamolimit.Limiter {
+	return dynamolimit.New(dynamodb.NewFromConfig(s.config), s.table, options...)
+}
+
+// declare registers a policy under a name of this run.
+func (s *target) declare(t *testing.T, p limit.Policy) limit.Policy {
+	t.Helper()
+	p.Name = run + "-" + p.Name
+	if err := s.limiter().Declare(t.Context(), 1, p); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// run tells the policies of this run apart from those of others on the same table.
+var run = "e2e" + strconv.FormatInt(time.Now().UnixMilli(), 36)
+
+// The limiter's rules hold on the deployed table, whose clock the suite can move: the time is the caller's.
+func testTableConforms(t *testing.T, s *target) {
+	limittest.Suite{Prefix: run, Start: func(t *testing.T, clock func() time.Time) limittest.Subject {
+		t.Helper()
+		l := s.limiter(dynamolimit.WithClock(clock), dynamolimit.WithTrustedClock())
+		return limittest.Subject{
+			Limiter: l,
+			Declare: l.Declare,
+			ResetDue: func(ctx context.Context) error {
+				_, err := l.ResetDue(ctx, "cron")
+				return err
+			},
+		}
+	}}.Run(t)
+}
+
+// A client of the deployed limiter function is a limiter.
+func testLimiterFunction(t *testing.T, s *target) {
+	client := lambdalimit.NewClient(lambda.NewFromConfig(s.config), s.limiterFunction)
+	p := s.declare(t, limit.Policy{Name: "by-function", Manual: limit.ByOperator, Max: 3})
+	key := p.Key("acme")
+
+	first, err := client.Acquire(t.Context(), key.Cost(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var denied *limit.Denied
+	if _, err := client.Acquire(t.Context(), key.Cost(2)); !errors.As(err, &denied) || denied.Blocked[0].Verdict != limit.UntilChanged {
+		t.Errorf("with 1 of 3 left, cost 2: %v", err)
+	}
+	for _, step := range []struct {
+		what string
+		do   func() error
+		left int64
+	}{
+		{"refund", func() error { return first.Refund(t.Context()) }, 3},
+		{"drain", func() error { return client.Grant(t.Context(), key, -2) }, 1},
+		{"grant", func() error { return client.Grant(t.Context(), key, 1) }, 2},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatalf("%s: %v", step.what, err)
+		}
+		if r, err := client.Inspect(t.Context(), key); err != nil || r.Available != step.left {
+			t.Errorf("after the %s: %d available, %v, want %d", step.what, r.Available, err, step.left)
+		}
+	}
+	if _, err := client.Acquire(t.Context(), limit.Policy{Name: run + "-unknown"}.Key("acme")); !errors.Is(err, limit.ErrUnknownPolicy) {
+		t.Errorf("a policy that nobody has declared: %v", err)
+	}
+}
+
+// The clock starts the reset function, which resets what is due.
+func testResetByTheClock(t *testing.T, s *target) {
+	p := s.declare(t, limit.Policy{Name: "each-minute", Manual: limit.ResetOn("* * * * *", "UTC"), Max: 1})
+	limiter := s.limiter()
+	if _, err := limiter.Acquire(t.Context(), p.Key("acme")); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually(t, "the policy is reset", func() bool {
+		r, err := limiter.Inspect(t.Context(), p.Key("acme"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Used == 0
+	})
+}
+
+// A limited task sleeps until its tokens are due. How soon the machine is there does not matter: a bucket
+// that has refilled meanwhile proves nothing, and a slower one is tried.
+func testLimited(t *testing.T, s *target) {
+	for _, interval := range []time.Duration{10 * time.Second, 40 * time.Second, 100 * time.Second} {
+		p := s.declare(t, limit.Policy{Name: fmt.Sprintf("every-%v", interval), Rate: limit.Per(1, interval)})
+		if _, err := s.limiter().Acquire(t.Context(), p.Key("acme")); err != nil {
+			t.Fatal(err)
+		}
+		got := s.wait(t, s.submit(t, `{"name":"Ada"}`, queue.Limit(p.Name, "acme", 1)).ID)
+		expect(t, got, task.Completed, 1)
+		if got.RetryCount != 0 || got.RescheduleCount != 0 {
+			t.Errorf("a throttle has spent something: %s", got.Encode())
+		}
+		if got.ThrottleCount == 0 {
+			continue
+		}
+		history, err := s.queue.History(t.Context(), got.ID)
+		if err != nil || len(history) < 2 || !strings.Contains(history[1].Text, "throttled") {
+			t.Errorf("history = %v, %v", history, err)
+		}
+		return
+	}
+	t.Error("never throttled")
+}
+
+// What can never be admitted fails, and says so.
+func testNeverAdmitted(t *testing.T, s *target) {
+	p := s.declare(t, limit.Policy{Name: "small", Rate: limit.PerSecond(5)})
+	got := s.wait(t, s.submit(t, `{}`, queue.Limit(p.Name, "acme", 6)).ID)
+	expect(t, got, task.Failed, 0)
+	if !strings.Contains(got.LastError, "never") {
+		t.Errorf("last_error = %q", got.LastError)
+	}
+	got = s.wait(t, s.submit(t, `{}`, queue.Limit(run+"-unknown", "acme", 1)).ID)
+	expect(t, got, task.Failed, 0)
+	if !strings.Contains(got.LastError, run+"-unknown") {
+		t.Errorf("last_error = %q", got.LastError)
+	}
+}
