@@ -1,0 +1,109 @@
+package limit
+
+import "time"
+
+// A Sleeper is an entry in the index of those who wait on one item.
+type Sleeper struct {
+	Place Place
+	Units []int64   // what it costs on each tier of the item, 0 where it is under none
+	Asked time.Time // for when its wake-up was asked for
+}
+
+// How sleepers are looked after.
+const (
+	// PullAhead is how far ahead sleepers are looked at: as late as wake-ups may come.
+	PullAhead = UsualLateness
+	// Overdue is after how long a wake-up that has not come is asked for again.
+	Overdue = 2 * time.Minute
+)
+
+// A Pull says for when a sleeper's wake-up is to be asked for instead.
+type Pull struct {
+	Index  int // of the sleeper
+	WakeAt time.Time
+}
+
+// PullForward returns which of an item's sleepers, first come first, are to be woken
+// earlier than they asked for: because a grant, a reset or a change of settings has moved
+// the line, because others before them were cancelled, or because their wake-up is lost.
+// Only as many are woken as can run within [PullAhead]; who gains no more than slack is left
+// alone. Right after an operator's call slack is small, in the minute's round it is a
+// minute, which waking them later by chance is about worth.
+func PullForward(item Item, sleepers []Sleeper, p Patience, slack time.Duration, at time.Time) []Pull {
+	r := newRequest([]Item{item}, p, at)
+	if r.stale {
+		return nil
+	}
+	var pulls []Pull
+	spots := r.spots[0]
+	ends := make([]Num, len(spots))
+	for k := range spots {
+		ends[k] = spots[k].level
+	}
+	for i, sleeper := range sleepers {
+		due, lead, fits := r.now, p.Wait.Milliseconds(), false
+		for k := range spots {
+			if sleeper.Units[k] == 0 {
+				continue
+			}
+			s := &spots[k]
+			units, ok := s.meter.charge(sleeper.Units[k], s.force)
+			end := s.seg.next(ends[k], s.view.units(units))
+			t := s.reached(end)
+			if !ok {
+				t = never
+			}
+			due, lead, fits = max(due, t), min(lead, p.lead(s)), true
+			ends[k] = end
+		}
+		if !fits || due > r.now+PullAhead.Milliseconds() {
+			break
+		}
+		asked, wake := millis(sleeper.Asked), max(due-lead, r.now)
+		if asked > wake+slack.Milliseconds() || asked+Overdue.Milliseconds() < r.now {
+			pulls = append(pulls, Pull{Index: i, WakeAt: whenever(wake)})
+		}
+	}
+	return pulls
+}
+
+// DisbandCrowd returns the plan for an item in whose index nobody is left: unless
+// somebody has come since it was looked at, nobody waits.
+func DisbandCrowd(item Item) ItemPlan {
+	plan := blankPlan(&item)
+	plan.Crowd, plan.Ticket = CrowdDisband, item.Ticket
+	for k := range item.Tiers {
+		if pl := item.Tiers[k].Places; pl.Era != 0 {
+			plan.Tiers[k].Places = PlacePlan{Branch: PlaceExact, Old: pl, New: Places{Last: pl.Last}}
+		}
+	}
+	return plan
+}
+
+// Shift returns the plan that moves the places of a tier along when an operator changes
+// its State from what it is in the item to next: a grant or a drain by as much as it
+// moves what is used up, a hold by what the line runs on in the meantime beyond what is
+// kept in stock. Sleepers keep their order and distances that way, and are told their new
+// times when they wake up. The plan is empty where nobody waits.
+func Shift(item Item, tier int, next State, at time.Time) ItemPlan {
+	plan := blankPlan(&item)
+	s := &item.Tiers[tier]
+	before := s.spotAt(millis(at), item.Waiting)
+	if item.Waiting <= 0 || s.Places.Era == 0 || before.stale || before.reach == unseen {
+		return plan
+	}
+	// Where nobody waits, places begin at what is used up or, held, at what is lost.
+	bare, moved := s.spotAt(millis(at), 0), *s
+	moved.State = next
+	after := moved.spotAt(millis(at), 0)
+	if after.tail == bare.tail || after.seg != before.seg {
+		return plan
+	}
+	reach := before.reach.add(after.tail.sub(bare.tail))
+	if before.seg.Kind == FixedWindow {
+		reach = before.seg.advance(after.tail, before.seg.unitsBetween(bare.tail, before.reach))
+	}
+	reach = larger(reach, after.level)
+	plan.Tiers[tier].Places = PlacePlan{Branch: PlaceExact, Old: s.Places, New: Places{Era: before.seg.Era, Reach: reach, Last: s.Places.Last}}
+	return plan
+}
