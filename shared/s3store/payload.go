@@ -51,7 +51,7 @@ func (s *Store) PutPayload(ctx context.Context, ref *task.PayloadRef, data []byt
 }
 
 // Payload reads what a reference points to and checks it against the
-// reference's hash.
+// reference's hash. [ErrNotFound] means that it is not there, or something else is.
 func (s *Store) Payload(ctx context.Context, ref *task.PayloadRef) (json.RawMessage, error) {
 	out, err := s.api.GetObject(ctx, &s3.GetObjectInput{Bucket: &s.bucket, Key: &ref.Key})
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Store) Payload(ctx context.Context, ref *task.PayloadRef) (json.RawMess
 		return nil, fmt.Errorf("read the payload %s: %w", ref.Key, err)
 	}
 	if sum := sha256.Sum256(data); ref.SHA256 != "" && hex.EncodeToString(sum[:]) != ref.SHA256 {
-		return nil, fmt.Errorf("the payload %s is not what the task refers to: its SHA-256 differs", ref.Key)
+		return nil, fmt.Errorf("the payload %s that the task refers to, what stands there has another SHA-256: %w", ref.Key, ErrNotFound)
 	}
 	return data, nil
 }

@@ -128,7 +128,8 @@ type work struct {
 	prepared bool
 	// handler is the one of the task's type, nil if there is none.
 	handler *handler
-	// tiers limit the task. broken is why they could not be chosen.
+	// tiers limit the task. broken is why they could not be chosen, or why the
+	// input can't be had.
 	tiers  []limit.Tier
 	broken error
 	// input is the task's input if that is an object of its own.
@@ -190,7 +191,7 @@ func (e *Engine) attempt(ctx context.Context, w *work) (again bool, err error) {
 }
 
 // admit finds the handler and asks whether the task may run now. A selector
-// that failed is let pass, to be a failed attempt.
+// that failed, or an input that is gone, is let pass, to be a failed attempt.
 func (e *Engine) admit(ctx context.Context, w *work) (admitted bool, err error) {
 	if err := e.prepare(ctx, w); err != nil {
 		return false, err
@@ -201,7 +202,11 @@ func (e *Engine) admit(ctx context.Context, w *work) (admitted bool, err error) 
 		return false, e.handOver(ctx, w)
 	case e.timeLeft(ctx) < need:
 		return false, e.postpone(ctx, w, need)
-	case w.broken != nil, len(w.tiers) == 0:
+	}
+	if err := e.readInput(ctx, w); err != nil {
+		return false, err
+	}
+	if w.broken != nil || len(w.tiers) == 0 {
 		return true, nil
 	}
 	return e.acquire(ctx, w)
