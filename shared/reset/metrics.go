@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"strings"
 	"time"
+
+	"github.com/sluice-dev/sluice/shared/emf"
 )
 
 // Metrics of the limiter's registry, in the namespace "Sluice" with the dimension
@@ -15,42 +17,21 @@ const (
 	MetricResets    = "LimitResets"    // of manual policies by their cron
 )
 
-// emfDirective tells CloudWatch which members of a log line are metrics.
-type emfDirective struct {
-	Timestamp         int64       `json:"Timestamp"`
-	CloudWatchMetrics []emfMetric `json:"CloudWatchMetrics"`
-}
-
-type emfMetric struct {
-	Namespace  string      `json:"Namespace"`
-	Dimensions [][]string  `json:"Dimensions"`
-	Metrics    []emfMember `json:"Metrics"`
-}
-
-type emfMember struct {
-	Name string `json:"Name"`
-	Unit string `json:"Unit"`
-}
-
 // emit writes the run's line. Gauges are only told when they are known.
 func (r *Resetter) emit(ctx context.Context, at time.Time, report Report, err error) {
-	level := slog.LevelInfo
-	attrs := []slog.Attr{
-		slog.String("FunctionName", r.FunctionName),
-		slog.Int(MetricResets, len(report.Resets)),
-	}
-	members := []emfMember{{MetricResets, "Count"}}
+	metrics := []emf.Metric{count(MetricResets, len(report.Resets))}
 	if report.Policies > 0 || err == nil {
-		members = append(members, emfMember{MetricPolicies, "Count"}, emfMember{MetricOverrides, "Count"})
-		attrs = append(attrs, slog.Int(MetricPolicies, report.Policies), slog.Int(MetricOverrides, report.Overrides))
+		metrics = append(metrics, count(MetricPolicies, report.Policies), count(MetricOverrides, report.Overrides))
 	}
-	attrs = append(attrs, slog.Any("_aws", emfDirective{
-		Timestamp:         at.UnixMilli(),
-		CloudWatchMetrics: []emfMetric{{Namespace: "Sluice", Dimensions: [][]string{{"FunctionName"}}, Metrics: members}},
-	}))
+	level := slog.LevelInfo
+	attrs := emf.Attrs(at, emf.Dimension{Name: "FunctionName", Value: r.FunctionName}, metrics...)
 	if err != nil {
 		level = slog.LevelError
 		attrs = append(attrs, slog.String("error", strings.ReplaceAll(err.Error(), "\n", "; ")))
 	}
 	r.Log.LogAttrs(ctx, level, "reset run", attrs...)
+}
+
+func count(name string, n int) emf.Metric {
+	return emf.Metric{Name: name, Unit: emf.Count, Value: float64(n)}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/sluice-dev/sluice/shared/emf"
 )
 
 // Report says what a run did.
@@ -69,44 +71,18 @@ const (
 	MetricRoundTime     = "SweepRoundTime"     // seconds, when a round ends
 )
 
-// emfDirective tells CloudWatch which members of a log line are metrics.
-type emfDirective struct {
-	Timestamp         int64       `json:"Timestamp"`
-	CloudWatchMetrics []emfMetric `json:"CloudWatchMetrics"`
-}
-
-type emfMetric struct {
-	Namespace  string      `json:"Namespace"`
-	Dimensions [][]string  `json:"Dimensions"`
-	Metrics    []emfMember `json:"Metrics"`
-}
-
-type emfMember struct {
-	Name string `json:"Name"`
-	Unit string `json:"Unit"`
-}
-
 // emit writes the run's one log line, which carries its metrics.
 func (r *run) emit(ctx context.Context, err error) {
 	p := r.report
-	members := []emfMember{{MetricRedriven, "Count"}, {MetricUnreadable, "Count"}, {MetricOldestOverdue, "Seconds"}}
-	attrs := []slog.Attr{
-		slog.String("FunctionName", r.FunctionName),
-		slog.Int(MetricRedriven, p.Redriven),
-		slog.Int(MetricUnreadable, p.Unreadable),
-		slog.Float64(MetricOldestOverdue, p.OldestOverdueSeconds),
+	metrics := []emf.Metric{
+		{Name: MetricRedriven, Unit: emf.Count, Value: float64(p.Redriven)},
+		{Name: MetricUnreadable, Unit: emf.Count, Value: float64(p.Unreadable)},
+		{Name: MetricOldestOverdue, Unit: emf.Seconds, Value: p.OldestOverdueSeconds},
 	}
 	if p.Round {
-		members = append(members, emfMember{MetricRoundTime, "Seconds"})
-		attrs = append(attrs, slog.Float64(MetricRoundTime, p.RoundSeconds))
+		metrics = append(metrics, emf.Metric{Name: MetricRoundTime, Unit: emf.Seconds, Value: p.RoundSeconds})
 	}
-	attrs = append(attrs,
-		slog.Any("_aws", emfDirective{
-			Timestamp: r.Now().UnixMilli(),
-			CloudWatchMetrics: []emfMetric{{
-				Namespace: "Sluice", Dimensions: [][]string{{"FunctionName"}}, Metrics: members,
-			}},
-		}),
+	attrs := append(emf.Attrs(r.Now(), emf.Dimension{Name: "FunctionName", Value: r.FunctionName}, metrics...),
 		slog.Int("listed", p.Listed),
 		slog.Int("lost_events", p.LostEvents), slog.Int("lost_wakeups", p.LostWakeups),
 		slog.Int("dead_leases", p.DeadLeases), slog.Int("leftovers", p.Leftovers), slog.Int("no_tasks", p.NoTasks),

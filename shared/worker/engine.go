@@ -128,8 +128,7 @@ type work struct {
 	prepared bool
 	// handler is the one of the task's type, nil if there is none.
 	handler *handler
-	// tiers limit the task. broken is why they could not be chosen, or why the
-	// input can't be had.
+	// tiers limit the task. broken is why they could not be chosen.
 	tiers  []limit.Tier
 	broken error
 	// input is the task's input if that is an object of its own.
@@ -138,6 +137,10 @@ type work struct {
 	reservation *limit.Reservation
 	// armed is the second for which a wake-up is armed, 0 for none.
 	armed int64
+	// runs counts the runs of this visit, ran is how long the last one took until
+	// it is reported.
+	runs int
+	ran  time.Duration
 	// yield ends the visit although the task may be due again soon.
 	yield bool
 }
@@ -191,7 +194,7 @@ func (e *Engine) attempt(ctx context.Context, w *work) (again bool, err error) {
 }
 
 // admit finds the handler and asks whether the task may run now. A selector
-// that failed, or an input that is gone, is let pass, to be a failed attempt.
+// that failed is let pass, to be a failed attempt.
 func (e *Engine) admit(ctx context.Context, w *work) (admitted bool, err error) {
 	if err := e.prepare(ctx, w); err != nil {
 		return false, err
@@ -202,11 +205,7 @@ func (e *Engine) admit(ctx context.Context, w *work) (admitted bool, err error) 
 		return false, e.handOver(ctx, w)
 	case e.timeLeft(ctx) < need:
 		return false, e.postpone(ctx, w, need)
-	}
-	if err := e.readInput(ctx, w); err != nil {
-		return false, err
-	}
-	if w.broken != nil || len(w.tiers) == 0 {
+	case w.broken != nil, len(w.tiers) == 0:
 		return true, nil
 	}
 	return e.acquire(ctx, w)
@@ -312,27 +311,6 @@ func (e *Engine) finish(ctx context.Context, w *work) error {
 		return err
 	}
 	return e.Store.Remove(ctx, w.id, w.rec.Task.InboxVersion)
-}
-
-// report logs an outcome. Inputs, outputs and the texts of errors stay out of
-// the log, they may hold secrets.
-func (e *Engine) report(ctx context.Context, w *work, effects task.Effects) {
-	t := w.rec.Task
-	attrs := []slog.Attr{
-		slog.String("outcome", string(effects.Outcome)),
-		slog.String("task_id", t.ID),
-		slog.String("task_type", t.Type),
-		slog.String("status", string(t.Status)),
-		slog.Int64("attempt", t.Attempt),
-		slog.Int64("revision", t.Revision),
-	}
-	if t.LeaseID != "" {
-		attrs = append(attrs, slog.String("lease_id", t.LeaseID))
-	}
-	if t.Status == task.Pending {
-		attrs = append(attrs, slog.Time("available_at", t.AvailableAt))
-	}
-	e.Log.LogAttrs(ctx, slog.LevelInfo, "task", attrs...)
 }
 
 func (e *Engine) jitter() float64 { return rand.Float64() } //nolint:gosec // it spreads retries, it keeps no secret

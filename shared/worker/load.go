@@ -3,7 +3,9 @@ package worker
 import (
 	"context"
 	"errors"
+	"log/slog"
 
+	"github.com/sluice-dev/sluice/shared/emf"
 	"github.com/sluice-dev/sluice/shared/s3store"
 	"github.com/sluice-dev/sluice/shared/task"
 )
@@ -86,7 +88,9 @@ func (e *Engine) loadSubmission(ctx context.Context, w *work, key string) (found
 }
 
 func (e *Engine) quarantine(ctx context.Context, sub s3store.Submission) error {
-	e.Log.WarnContext(ctx, "quarantine", "key", sub.Key, "version_id", sub.VersionID, "reason", sub.Problem.Error())
+	attrs := []slog.Attr{slog.String("key", sub.Key), slog.String("version_id", sub.VersionID)}
+	attrs = append(attrs, emf.Attrs(e.Now(), emf.Dimension{Name: "Source", Value: "inbox"}, emf.One(MetricQuarantined))...)
+	e.Log.LogAttrs(ctx, slog.LevelWarn, "quarantine", attrs...)
 	return e.Store.Quarantine(ctx, sub)
 }
 
@@ -140,12 +144,9 @@ func (e *Engine) withdraw(ctx context.Context, w *work) error {
 	return e.discard(ctx, w, *late)
 }
 
-// discard removes a submission that nothing came of, or whose task has ended,
-// when its input is marked to expire: it is what leads here.
+// discard removes a submission that nothing came of, or whose task has ended.
 func (e *Engine) discard(ctx context.Context, w *work, submission task.Task) error {
-	t := w.rec.Task
-	shared := t.InputRef != nil && submission.InputRef != nil && *submission.InputRef == *t.InputRef
-	if t.Status.Terminal() || !shared {
+	if w.rec.Task.InputRef == nil || submission.InputRef == nil || *submission.InputRef != *w.rec.Task.InputRef {
 		if err := e.Store.TagPayloads(ctx, submission); err != nil {
 			return err
 		}

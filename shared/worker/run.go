@@ -93,11 +93,17 @@ func (e *Engine) run(ctx context.Context, w *work) result {
 	if w.broken != nil {
 		return result{err: w.broken}
 	}
-	t := w.resolved()
+	t, err := e.resolve(ctx, w)
+	if err != nil {
+		return result{err: err}
+	}
 	t.Limits = limitsOf(w.tiers)
 	used := &usage{actual: make(map[string]int64)}
+	started := e.Now()
 	r := e.runHandler(withUsage(withTask(ctx, t), used), w, t)
 	r.used = used
+	w.ran = max(e.Now().Sub(started), 1) // above 0: it ran
+	w.runs++
 	return r
 }
 
