@@ -63,5 +63,6 @@ func cause(err *smithy.OperationError) string {
 // too.
 func affectsAll(err error) bool {
 	var transport *url.Error
-	return awserr.IsNoSuchBucket(err) || awserr.IsAccessDenied(err) || errors.As(err, &transport)
+	var unwritten *journalError
+	return awserr.IsNoSuchBucket(err) || awserr.IsAccessDenied(err) || errors.As(err, &transport) || errors.As(err, &unwritten)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -53,13 +55,18 @@ func TestScripts(t *testing.T) {
 			"seed":       seed,
 			"event":      applyEvent,
 			"interrupt":  interrupt,
+			"killed":     killed,
 			"eventually": eventually,
 		},
 	})
 }
 
 // scriptCloud is the S3 of one script, and a CloudFormation of two stacks.
-type scriptCloud struct{ store *s3store.Store }
+type scriptCloud struct {
+	store *s3store.Store
+	// submitted is called, if set, when a task was accepted and before that is answered.
+	submitted atomic.Pointer[func()]
+}
 
 type scriptCloudKey struct{}
 
@@ -69,6 +76,16 @@ func newCloud(env *testscript.Env) error {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.Contains(r.Header.Get("Authorization"), "/cloudformation/") {
 			describeStacks(w, r)
+			return
+		}
+		submits := r.Method == http.MethodPut && strings.HasPrefix(r.URL.Path, "/tasks/inbox/")
+		if hook := c.submitted.Load(); submits && hook != nil {
+			answer := httptest.NewRecorder()
+			emulated.ServeHTTP(answer, r)
+			(*hook)()
+			maps.Copy(w.Header(), answer.Header())
+			w.WriteHeader(answer.Code)
+			_, _ = w.Write(answer.Body.Bytes())
 			return
 		}
 		emulated.ServeHTTP(w, r)
@@ -266,10 +283,7 @@ func interrupt(ts *testscript.TestScript, _ bool, args []string) {
 	ctx, cancel := testContext()
 	defer cancel()
 	cmd := exec.CommandContext(ctx, find(ts, args[1]), args[2:]...)
-	cmd.Dir = ts.MkAbs(".")
-	for _, name := range []string{"AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "SLUICE_BUCKET", "HOME", "PATH"} {
-		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
-	}
+	cmd.Dir, cmd.Env = ts.MkAbs("."), environment(ts)
 	stdin, err := cmd.StdinPipe()
 	ts.Check(err)
 	defer stdin.Close()
@@ -297,6 +311,42 @@ func interrupt(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Fatalf("exit code %d, want %d; it said\n%s", got, want, said.String())
 	}
 	ts.Check(os.WriteFile(ts.MkAbs("said"), []byte(said.String()), 0o600))
+}
+
+// killed N COMMAND...: starts the command and kills it with SIGKILL when it has submitted N
+// tasks: the last of them before it gets to know.
+func killed(ts *testscript.TestScript, _ bool, args []string) {
+	n, err := strconv.ParseInt(args[0], 10, 64)
+	ts.Check(err)
+	ctx, cancel := testContext()
+	defer cancel()
+	cmd := exec.CommandContext(ctx, find(ts, args[1]), args[2:]...)
+	cmd.Dir, cmd.Env = ts.MkAbs("."), environment(ts)
+	c := cloudOf(ts)
+	var submits atomic.Int64
+	hook := func() {
+		if submits.Add(1) == n {
+			_ = cmd.Process.Kill()
+		}
+		if submits.Load() >= n {
+			<-ctx.Done() // no answer gets through any more
+		}
+	}
+	c.submitted.Store(&hook)
+	defer c.submitted.Store(nil)
+	ts.Check(cmd.Start())
+	_ = cmd.Wait() // how it ended is looked at below
+	if cmd.ProcessState.ExitCode() != -1 {
+		ts.Fatalf("it was not killed, it ended with exit code %d", cmd.ProcessState.ExitCode())
+	}
+}
+
+// environment is what a command needs of the script's variables.
+func environment(ts *testscript.TestScript) (env []string) {
+	for _, name := range []string{"AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "SLUICE_BUCKET", "HOME", "PATH"} {
+		env = append(env, name+"="+ts.Getenv(name))
+	}
+	return env
 }
 
 // find looks a program up in the script's PATH.
