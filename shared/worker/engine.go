@@ -194,7 +194,7 @@ func (e *Engine) attempt(ctx context.Context, w *work) (again bool, err error) {
 }
 
 // admit finds the handler and asks whether the task may run now. A selector
-// that failed is let pass, to be a failed attempt.
+// that failed, or an input that is gone, is let pass, to be a failed attempt.
 func (e *Engine) admit(ctx context.Context, w *work) (admitted bool, err error) {
 	if err := e.prepare(ctx, w); err != nil {
 		return false, err
@@ -205,7 +205,11 @@ func (e *Engine) admit(ctx context.Context, w *work) (admitted bool, err error) 
 		return false, e.handOver(ctx, w)
 	case e.timeLeft(ctx) < need:
 		return false, e.postpone(ctx, w, need)
-	case w.broken != nil, len(w.tiers) == 0:
+	}
+	if err := e.readInput(ctx, w); err != nil {
+		return false, err
+	}
+	if w.broken != nil || len(w.tiers) == 0 {
 		return true, nil
 	}
 	return e.acquire(ctx, w)

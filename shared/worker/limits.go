@@ -64,11 +64,12 @@ func (e *Engine) prepare(ctx context.Context, w *work) error {
 	}
 	w.handler = e.Mux.handlers[w.rec.Task.Type]
 	if w.handler != nil && w.handler.tiers != nil {
-		t, err := e.resolve(ctx, w)
-		if err != nil {
+		if err := e.readInput(ctx, w); err != nil {
 			return err
 		}
-		w.tiers, w.broken = chooseTiers(w.handler, t.Input)
+		if w.broken == nil {
+			w.tiers, w.broken = chooseTiers(w.handler, w.resolved().Input)
+		}
 	}
 	for _, l := range w.rec.Task.Limits {
 		w.tiers = append(w.tiers, limit.Policy{Name: l.Policy}.Key(l.Key).Cost(l.Cost))
@@ -87,21 +88,30 @@ func chooseTiers(h *handler, input json.RawMessage) (tiers []limit.Tier, err err
 	return h.tiers(input)
 }
 
-// resolve is the task with its input in place of a reference, read once.
-func (e *Engine) resolve(ctx context.Context, w *work) (task.Task, error) {
+// readInput reads an input that is an object of its own, once per visit and
+// before the claim: trouble with S3 costs the task nothing. An input that is not there is a
+// failed attempt.
+func (e *Engine) readInput(ctx context.Context, w *work) error {
 	t := w.rec.Task
-	if t.InputRef == nil {
-		return t, nil
+	if t.InputRef == nil || w.input != nil || w.broken != nil {
+		return nil
 	}
-	if w.input == nil {
-		input, err := e.Store.Payload(ctx, t.InputRef)
-		if err != nil {
-			return t, err
-		}
-		w.input = input
+	input, err := e.Store.Payload(ctx, t.InputRef)
+	if errors.Is(err, s3store.ErrNotFound) {
+		w.broken = err
+		return nil
 	}
-	t.Input, t.InputRef = w.input, nil
-	return t, nil
+	w.input = input
+	return err
+}
+
+// resolved is the task with its input in place of a reference.
+func (w *work) resolved() task.Task {
+	t := w.rec.Task
+	if t.InputRef != nil {
+		t.Input, t.InputRef = w.input, nil
+	}
+	return t
 }
 
 // acquire asks the limiter whether the task may run now. If not, it puts the

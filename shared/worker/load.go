@@ -144,9 +144,12 @@ func (e *Engine) withdraw(ctx context.Context, w *work) error {
 	return e.discard(ctx, w, *late)
 }
 
-// discard removes a submission that nothing came of, or whose task has ended.
+// discard removes a submission that nothing came of, or whose task has ended,
+// when its input is marked to expire: it is what leads here.
 func (e *Engine) discard(ctx context.Context, w *work, submission task.Task) error {
-	if w.rec.Task.InputRef == nil || submission.InputRef == nil || *submission.InputRef != *w.rec.Task.InputRef {
+	t := w.rec.Task
+	shared := t.InputRef != nil && submission.InputRef != nil && *submission.InputRef == *t.InputRef
+	if t.Status.Terminal() || !shared {
 		if err := e.Store.TagPayloads(ctx, submission); err != nil {
 			return err
 		}

@@ -93,10 +93,7 @@ func (e *Engine) run(ctx context.Context, w *work) result {
 	if w.broken != nil {
 		return result{err: w.broken}
 	}
-	t, err := e.resolve(ctx, w)
-	if err != nil {
-		return result{err: err}
-	}
+	t := w.resolved()
 	t.Limits = limitsOf(w.tiers)
 	used := &usage{actual: make(map[string]int64)}
 	started := e.Now()
