@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"time"
 
@@ -89,20 +90,20 @@ func (q *Queue) List(ctx context.Context, o ListOptions) (Page, error) {
 // as the caller goes on. Limit is not used. An error ends it, but for [ErrDamaged], which comes
 // with a task that has an ID only: the caller may go on behind it.
 func (q *Queue) All(ctx context.Context, o ListOptions) iter.Seq2[task.Task, error] {
-	return q.scan(ctx, o, batch)
+	return q.scan(ctx, o, math.MaxInt)
 }
 
-// batch is how many records are read at a time.
-const batch = 64
+// Records are read so many at a time, or as many as are still wanted.
+const leastBatch, batch = 16, 64
 
-// scan reads the selected tasks. About as many as are wanted are read at first.
+// scan reads the selected tasks, of which so many are wanted.
 func (q *Queue) scan(ctx context.Context, o ListOptions, wanted int) iter.Seq2[task.Task, error] {
 	return func(yield func(task.Task, error) bool) {
 		if o.Cursor != "" && task.ValidateID(o.Cursor) != nil {
 			yield(task.Task{}, fmt.Errorf("list: the cursor %.80q is not one that a list returned", o.Cursor))
 			return
 		}
-		size := min(wanted, batch)
+		size := func() int { return min(max(wanted, leastBatch), batch) }
 		ids := make([]string, 0, batch)
 		flush := func() bool {
 			found, err := q.readAll(ctx, ids)
@@ -110,9 +111,12 @@ func (q *Queue) scan(ctx context.Context, o ListOptions, wanted int) iter.Seq2[t
 				yield(task.Task{}, err)
 				return false
 			}
-			ids, size = ids[:0], batch
+			ids = ids[:0]
 			for _, f := range found {
-				if (f.err != nil || o.selects(f.task)) && !yield(f.task, f.err) {
+				if f.err == nil && !o.selects(f.task) {
+					continue
+				}
+				if wanted--; !yield(f.task, f.err) {
 					return false
 				}
 			}
@@ -123,7 +127,7 @@ func (q *Queue) scan(ctx context.Context, o ListOptions, wanted int) iter.Seq2[t
 				yield(task.Task{}, err)
 				return
 			}
-			if ids = append(ids, id); len(ids) >= size && !flush() {
+			if ids = append(ids, id); len(ids) >= size() && !flush() {
 				return
 			}
 		}
