@@ -80,6 +80,11 @@ demo: build-host ## Run the webhook demo on the embedded cloud and print its clo
 test: ## Run every unit, property and template test under the race detector, and print a summary
 	@.ci/gotest "make test" -race ./...
 
+.PHONY: bench-limiter
+bench-limiter: ## Print the limiter's figures: requests per decision, over-admission, and Go benchmarks of a decision
+	@go test ./bench/limiter -count=1 -v -figures | sed -n '/^figure\|^FAIL\|_test.go/p'
+	@go test ./shared/limit -run '^$$' -bench . -benchmem | grep '^Benchmark'
+
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run the linters of .golangci.yml (builds the pinned golangci-lint on first use)
 	@$(GOLANGCI_LINT) run ./... ./.ci/docscheck ./.ci/testsummary

@@ -101,8 +101,10 @@ func (a *acquisition) plan(known []view, at time.Time) ([]*write, error) {
 		case d.Stale:
 			return nil, errStale
 		case d.Admitted:
+			p, unsettled := a.lean(t, v, s, p, at)
 			w.policies = append(w.policies, t.Policy.Name)
 			w.plans = append(w.plans, p)
+			w.unsettled = append(w.unsettled, unsettled)
 			w.expiry.extend(t.meter, d.Next, at)
 		case v.sure:
 			blocked = append(blocked, blockedBy(d, t))
@@ -118,6 +120,28 @@ func (a *acquisition) plan(known []view, at time.Time) ([]*write, error) {
 	default:
 		return writes, nil
 	}
+}
+
+// lean turns a plan for a state that should be idle by now, if nobody else has used it,
+// into one for a state in use, if others usually have. (A window from first use has no
+// such plan, as nobody knows where it began.)
+func (a *acquisition) lean(t tier, v view, s limit.State, p limit.Plan, at time.Time) (_ limit.Plan, unsettled bool) {
+	if v.sure || p.Branch != limit.Idle || s.Era != p.Era || p.Low != p.Base {
+		return p, false
+	}
+	active, known := a.l.views.leansActive(t.place, t.Policy.Name)
+	if !known {
+		// It was more than half used up when it was seen last: others are at it.
+		r, stale := t.meter.Inspect(s, 0, v.at)
+		active = !stale && r.Available < r.Limit/2
+	}
+	if active {
+		s.Position = p.Low
+		if active, d := t.meter.Plan(s, t.Units, at); d.Admitted && active.Branch == limit.Active {
+			return active, true
+		}
+	}
+	return p, true
 }
 
 // judge returns a [*limit.Denied] if the items known for sure are in the way.

@@ -103,6 +103,7 @@ func (l *Limiter) carryOut(ctx context.Context, c *change) ([]*write, []item, er
 			return nil, nil, err
 		}
 		sent := l.send(ctx, c, writes, known)
+		l.lean(writes, sent)
 		if sent.doubtful && doubtful == nil {
 			doubtful = writes
 		}
@@ -134,6 +135,26 @@ func (l *Limiter) carryOut(ctx context.Context, c *change) ([]*write, []item, er
 		}
 		if err := l.patient.pause(ctx, try, limit.ErrStoreBusy, c.doing, sent.err); err != nil {
 			return nil, nil, err
+		}
+	}
+}
+
+// lean takes note of whether unsettled guesses were right.
+func (l *Limiter) lean(writes []*write, sent sending) {
+	if sent.fate != done && sent.fate != failed || sent.earlier {
+		return
+	}
+	for _, w := range writes {
+		for i, p := range w.plans {
+			if i >= len(w.unsettled) || !w.unsettled[i] {
+				continue
+			}
+			active := p.Branch == limit.Active
+			if sent.fate == failed && sent.known[w.index].sure {
+				s, err := sent.known[w.index].item.state(w.policies[i])
+				active = err == nil && s.Era == p.Era && s.Position.Cmp(p.Low) >= 0
+			}
+			l.views.lean(w.place, w.policies[i], active)
 		}
 	}
 }

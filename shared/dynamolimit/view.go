@@ -20,6 +20,42 @@ type view struct {
 type views struct {
 	mu    sync.Mutex
 	items map[place]view
+	leans map[leaning]int
+}
+
+// A leaning is a policy at a place, of which views remembers how the last guesses came
+// out that its view could not settle: whether what should be idle by now if nobody else
+// used it was idle, or in use. A busy key makes a limiter expect others, as it should,
+// and a quiet one expect none.
+type leaning struct {
+	place  place
+	policy string
+}
+
+// surest is how far a leaning goes, and so how many surprises it takes to turn it.
+const surest = 4
+
+// leansActive reports whether a state that should be idle is more probably in use, and
+// whether anything is known about that.
+func (v *views) leansActive(p place, policy string) (active, known bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	n, known := v.leans[leaning{p, policy}]
+	return n > 0, known
+}
+
+func (v *views) lean(p place, policy string, active bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.leans == nil || len(v.leans) > mostViews {
+		v.leans = make(map[leaning]int)
+	}
+	l := leaning{p, policy}
+	if active {
+		v.leans[l] = min(v.leans[l]+1, surest)
+	} else {
+		v.leans[l] = max(v.leans[l]-1, -surest)
+	}
 }
 
 const (

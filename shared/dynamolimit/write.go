@@ -18,6 +18,9 @@ type write struct {
 	index    int // of the place in its change
 	policies []string
 	plans    []limit.Plan
+	// unsettled marks the plans that would as well have been made for the other of
+	// the branches Active and Idle.
+	unsettled []bool
 
 	// id is remembered by the item: a write whose id the item remembers is not
 	// carried out again.
