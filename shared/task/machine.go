@@ -26,6 +26,7 @@ const (
 	OutcomeRetried         Outcome = "retried"
 	OutcomeRescheduled     Outcome = "rescheduled"
 	OutcomeThrottled       Outcome = "throttled"
+	OutcomeKept            Outcome = "kept"
 	OutcomeDeferred        Outcome = "deferred"
 	OutcomeUnhandled       Outcome = "unhandled"
 	OutcomeFailed          Outcome = "failed"
@@ -211,6 +212,11 @@ type Throttle struct {
 	Until time.Time
 	// WakeAt is when to look again, defaults to Until.
 	WakeAt time.Time
+	// Place is what the limiter gave the task to come back with, nil for nothing.
+	Place json.RawMessage
+	// Kept tells that the task was woken and sleeps on under the place it has: that
+	// is no new throttle and not counted.
+	Kept bool
 }
 
 func (e Throttle) apply(t *Task, now time.Time) (Outcome, error) {
@@ -221,9 +227,15 @@ func (e Throttle) apply(t *Task, now time.Time) (Outcome, error) {
 	if wake.IsZero() {
 		wake = e.Until
 	}
+	if !validJSON(e.Place) {
+		return "", t.refuse("throttle", "its place is not valid JSON")
+	}
 	t.AvailableAt = instant(later(wake, now))
+	t.Throttled = &Throttled{Policy: e.Policy, Key: e.Key, Until: instant(e.Until), Place: e.Place}
+	if e.Kept {
+		return OutcomeKept, nil
+	}
 	count(&t.ThrottleCount)
-	t.Throttled = &Throttled{Policy: e.Policy, Key: e.Key, Until: instant(e.Until)}
 	return OutcomeThrottled, nil
 }
 

@@ -310,6 +310,28 @@ func TestCheckpointIsKeptUntilReplaced(t *testing.T) {
 	}
 }
 
+func TestAPlaceIsKeptWithTheSleepAndKeepingItCountsNothing(t *testing.T) {
+	t.Parallel()
+	place := json.RawMessage(`{"ticket": 7}`)
+	due, wake := epoch.Add(time.Hour), epoch.Add(59*time.Minute)
+	parked, effects := mustApply(t, pending(), task.Throttle{Policy: "p", Until: due, WakeAt: wake, Place: place}, epoch)
+	if effects.Outcome != task.OutcomeThrottled || parked.ThrottleCount != 1 || string(parked.Throttled.Place) != string(place) {
+		t.Errorf("%s: %s", effects.Outcome, parked.Encode())
+	}
+	read, err := task.Decode(parked.Encode())
+	if err != nil || string(read.Throttled.Place) != string(place) {
+		t.Errorf("read back: %s, %v", read.Encode(), err)
+	}
+	kept, effects := mustApply(t, parked, task.Throttle{Policy: "p", Until: due, WakeAt: due, Place: place, Kept: true}, wake)
+	if effects.Outcome != task.OutcomeKept || kept.ThrottleCount != 1 || !kept.AvailableAt.Equal(due) {
+		t.Errorf("%s: %s", effects.Outcome, kept.Encode())
+	}
+	var refused *task.TransitionError
+	if _, _, err := task.Apply(pending(), task.Throttle{Policy: "p", Place: json.RawMessage(`{`)}, epoch); !errors.As(err, &refused) {
+		t.Errorf("a place that is no JSON: %v", err)
+	}
+}
+
 func TestThrottleSpendsNothing(t *testing.T) {
 	t.Parallel()
 	place, second := epoch.Add(90*time.Second), epoch.Add(76*time.Second)

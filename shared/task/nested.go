@@ -46,6 +46,7 @@ var throttledShape = shape[Throttled]{
 	textPart("policy", present, func(v *Throttled) *string { return &v.Policy }).omitEmpty(),
 	textPart("key", present, func(v *Throttled) *string { return &v.Key }).omitEmpty(),
 	momentPart("until", always, func(v *Throttled) *time.Time { return &v.Until }),
+	valuePart("place", func(v *Throttled) *json.RawMessage { return &v.Place }),
 	textPart("reason", present, func(v *Throttled) *string { return &v.Reason }).omitEmpty(),
 }
 
@@ -70,6 +71,18 @@ func numberPart[T any](name string, p presence, at func(*T) *int64) part[T] {
 			return err
 		},
 		write: func(v *T) []byte { return strconv.AppendInt(nil, *at(v), 10) },
+	}
+}
+
+// valuePart is any JSON but null, left out when it is not there.
+func valuePart[T any](name string, at func(*T) *json.RawMessage) part[T] {
+	return part[T]{
+		name: name,
+		read: func(v *T, raw json.RawMessage) error {
+			*at(v) = raw
+			return nil
+		},
+		write: func(v *T) []byte { return *at(v) },
 	}
 }
 

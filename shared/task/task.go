@@ -181,6 +181,9 @@ type Throttled struct {
 	Key    string `json:"key,omitempty"`
 	// Until is when that tier is expected to admit the task.
 	Until time.Time `json:"until"`
+	// Place is what the limiter gave the task to come back with: its place among
+	// those who wait, in the limiter's own JSON. Nil without one.
+	Place json.RawMessage `json:"place,omitempty"`
 	// Reason is set when the sleep is not a denial of a policy.
 	Reason string `json:"reason,omitempty"`
 }
