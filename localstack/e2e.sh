@@ -62,7 +62,8 @@ not_run() {
 }
 
 embedded() {
-	attempt embedded env SLUICE_E2E_TARGET=embedded "${suite[@]}" embedded "${flags[@]}"
+	# MiniStack's Python has what handlers import on Lambda.
+	attempt embedded env SLUICE_E2E_TARGET=embedded SLUICE_E2E_PYTHON="$MINISTACK_PYTHON" "${suite[@]}" embedded "${flags[@]}"
 }
 
 ministack() {

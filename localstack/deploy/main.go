@@ -16,6 +16,7 @@
 //	SLUICE_E2E_SCHEDULE_GROUP       the group that holds the wake-ups
 //	SLUICE_E2E_DEAD_LETTER_URL      the URL of the dead-letter queue
 //	SLUICE_E2E_PYTHON_HANDLER       the name of the function in examples/python-handler
+//	SLUICE_E2E_LIMITER_PYTHON       the name of the function in examples/limiter-python
 //
 // The stack is taken down after a failure and after Ctrl-C as well.
 package main
@@ -146,6 +147,7 @@ var exported = [][2]string{
 	{"ScheduleGroupName", "SLUICE_E2E_SCHEDULE_GROUP"},
 	{"DeadLetterQueueUrl", "SLUICE_E2E_DEAD_LETTER_URL"},
 	{"PythonHandlerName", "SLUICE_E2E_PYTHON_HANDLER"},
+	{"LimiterPythonName", "SLUICE_E2E_LIMITER_PYTHON"},
 }
 
 func (d *deployment) outputs() (stackOutputs, error) {

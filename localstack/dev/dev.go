@@ -39,10 +39,9 @@ type Options struct {
 }
 
 // defaultClaim is where `make build` puts the claim function for this machine.
-const defaultClaim = "dist/host/claim/bootstrap"
+var defaultClaim = stockFunction("claim")
 
-// defaultSweep is where it puts the sweep function.
-const defaultSweep = "dist/host/sweep/bootstrap"
+func stockFunction(name string) string { return filepath.Join("dist", "host", name, "bootstrap") }
 
 // Instance is a running Sluice. Close ends it.
 type Instance struct {
@@ -78,9 +77,9 @@ func Start(ctx context.Context, o Options) (_ *Instance, err error) {
 		return nil, err
 	}
 	deployment := stack.Options{Claim: stack.Process(bootstrap), Environment: o.Environment}
-	if sweep, err := filepath.Abs(defaultSweep); err == nil && isFile(sweep) {
-		deployment.Sweep = stack.Process(sweep)
-	}
+	deployment.Limiter = ifBuilt("limiter")
+	deployment.Reset = ifBuilt("reset")
+	deployment.Sweep = ifBuilt("sweep")
 	i.Stack, err = stack.Deploy(ctx, c, deployment)
 	if err != nil {
 		return nil, err
@@ -91,6 +90,19 @@ func Start(ctx context.Context, o Options) (_ *Instance, err error) {
 		}
 	}
 	return i, nil
+}
+
+// EnvLimiterFunction is the variable that tells further functions the name of the
+// limiter function, empty if that is not built.
+const EnvLimiterFunction = "SLUICE_LIMITER_FUNCTION"
+
+// ifBuilt is the stock function of that name, nil unless `make build` built it.
+func ifBuilt(name string) func(map[string]string) lambdaemu.Runtime {
+	path, err := filepath.Abs(stockFunction(name))
+	if err != nil || !isFile(path) {
+		return nil
+	}
+	return stack.Process(path)
 }
 
 // addFunction registers a function that lambda.invoke tasks can call.
@@ -105,7 +117,10 @@ func (i *Instance) addFunction(ctx context.Context, name, path string) error {
 		}
 		runtime = lambdaemu.Process{Path: bootstrap}
 	}
-	return i.Cloud.Register(lambdaemu.Function{Name: name, Runtime: runtime, Timeout: 15 * time.Minute})
+	return i.Cloud.Register(lambdaemu.Function{
+		Name: name, Runtime: runtime, Timeout: 15 * time.Minute,
+		Env: map[string]string{EnvLimiterFunction: i.Limiter},
+	})
 }
 
 // Close ends the cloud and every function process.

@@ -2,8 +2,11 @@ package e2e_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -143,4 +146,58 @@ func testNeverAdmitted(t *testing.T, s *target) {
 	if !strings.Contains(got.LastError, run+"-unknown") {
 		t.Errorf("last_error = %q", got.LastError)
 	}
+}
+
+// A handler in Python asks the deployed limiter function: it sleeps while its key is held, as after a 429, and
+// runs then. How soon the machine is there does not matter, as above.
+func testPythonAsksTheLimiter(t *testing.T, s *target) {
+	if s.limiterPython == "" {
+		t.Skip("not run: there is no Python with boto3")
+	}
+	doc, err := os.ReadFile(filepath.Join("..", "..", "examples", "limiter-python", "policies.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var policies []limit.Policy
+	if err := json.Unmarshal(doc, &policies); err != nil {
+		t.Fatal(err)
+	}
+	limiter := s.limiter()
+	if err := limiter.Declare(t.Context(), 1, policies...); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(t *testing.T, customer string, mostTokens int) task.Task {
+		t.Helper()
+		input := fmt.Sprintf(`{"function":%q,"payload":{"customer":%q,"prompt":"the quick brown fox","max_tokens":%d}}`, s.limiterPython, customer, mostTokens)
+		made, err := s.queue.Submit(t.Context(), "lambda.invoke", rawJSON(input))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.wait(t, made.ID)
+	}
+	t.Run("and is told never", func(t *testing.T) {
+		t.Parallel()
+		got := ask(t, run+"-greedy", 1_000_000)
+		expect(t, got, task.Failed, 1)
+		if !strings.Contains(got.LastError, "can ever hold") {
+			t.Errorf("task = %s", got.Encode())
+		}
+	})
+	t.Run("and sleeps until it is admitted", func(t *testing.T) {
+		t.Parallel()
+		for _, hold := range []time.Duration{10 * time.Second, 40 * time.Second, 100 * time.Second} {
+			customer := fmt.Sprintf("%s-%v", run, hold)
+			if err := limiter.Hold(t.Context(), policies[0].Key(customer), time.Now().Add(hold)); err != nil {
+				t.Fatal(err)
+			}
+			got := ask(t, customer, 500)
+			if got.Status != task.Completed || !strings.Contains(string(got.Output), "THE QUICK BROWN FOX") {
+				t.Fatalf("task = %s", got.Encode())
+			}
+			if got.RescheduleCount > 0 {
+				return
+			}
+		}
+		t.Error("never denied")
+	})
 }

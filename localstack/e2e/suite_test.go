@@ -54,6 +54,7 @@ func TestSluice(t *testing.T) {
 	t.Run("limiter", func(t *testing.T) {
 		t.Run("table", func(t *testing.T) { t.Parallel(); testTableConforms(t, suite) })
 		t.Run("function", func(t *testing.T) { t.Parallel(); testLimiterFunction(t, suite) })
+		t.Run("asked by a handler in Python", func(t *testing.T) { t.Parallel(); testPythonAsksTheLimiter(t, suite) })
 		t.Run("reset by the clock", func(t *testing.T) { t.Parallel(); testResetByTheClock(t, suite) })
 	})
 	t.Run("nothing is left behind", func(t *testing.T) { testNothingLeft(t, suite) })

@@ -35,6 +35,8 @@ type target struct {
 	limiterFunction, sweepFunction string
 	// pythonHandler is the name of the function in examples/python-handler.
 	pythonHandler string
+	// limiterPython is the name of the function in examples/limiter-python, empty where it can't run.
+	limiterPython string
 	queue         *queue.Queue
 	store         *s3store.Store
 	// local tells that functions can reach this machine.
@@ -80,6 +82,7 @@ func deployed(name string) (*target, func(), error) {
 		pythonHandler: os.Getenv("SLUICE_E2E_PYTHON_HANDLER"),
 		local:         name != "aws",
 
+		limiterPython:   os.Getenv("SLUICE_E2E_LIMITER_PYTHON"),
 		limiterFunction: os.Getenv("SLUICE_E2E_LIMITER_FUNCTION"),
 		sweepFunction:   os.Getenv("SLUICE_E2E_SWEEP_FUNCTION"),
 	}, func() {}, nil
@@ -103,23 +106,47 @@ func embedded(name string) (*target, func(), error) {
 		stop()
 		return nil, nil, err
 	}
-	const python = "sluice-python-handler"
-	return &target{
-			name:          name,
-			config:        s.Config("e2e"),
-			bucket:        s.Bucket,
-			table:         s.Table,
-			scheduleGroup: s.ScheduleGroup,
-			pythonHandler: python,
-			local:         true,
+	t := &target{
+		name:          name,
+		config:        s.Config("e2e"),
+		bucket:        s.Bucket,
+		table:         s.Table,
+		scheduleGroup: s.ScheduleGroup,
+		local:         true,
 
-			limiterFunction: s.Limiter,
-			sweepFunction:   s.Sweep,
-		}, stop, c.Register(lambdaemu.Function{
-			Name:    python,
-			Runtime: lambdaemu.Python{Handler: "handler.handler", Dir: filepath.Join("..", "..", "examples", "python-handler")},
+		limiterFunction: s.Limiter,
+		sweepFunction:   s.Sweep,
+	}
+	if err := t.addPythonHandlers(c); err != nil {
+		stop()
+		return nil, nil, err
+	}
+	return t, stop, nil
+}
+
+// addPythonHandlers adds the handlers of examples/ to the embedded cloud. The one that asks the limiter
+// imports boto3, which Lambda has installed and this machine may not have.
+func (s *target) addPythonHandlers(c *cloud.Cloud) error {
+	interpreter := cmp.Or(os.Getenv("SLUICE_E2E_PYTHON"), "python3")
+	register := func(folder string) (string, error) {
+		name := "sluice-" + folder
+		return name, c.Register(lambdaemu.Function{
+			Name: name,
+			Runtime: lambdaemu.Python{
+				Handler: "handler.handler", Interpreter: interpreter, Dir: filepath.Join("..", "..", "examples", folder),
+			},
 			Timeout: 30 * time.Second,
+			Env:     map[string]string{"SLUICE_LIMITER_FUNCTION": s.limiterFunction},
 		})
+	}
+	var err error
+	if s.pythonHandler, err = register("python-handler"); err != nil {
+		return err
+	}
+	if exec.Command(interpreter, "-c", "import boto3").Run() == nil {
+		s.limiterPython, err = register("limiter-python")
+	}
+	return err
 }
 
 func deployEmbedded(c *cloud.Cloud, folder string) (*stack.Stack, error) {

@@ -1,5 +1,5 @@
 // Command stack is the CDK app that the end-to-end suite is run against: the stock stack as it is, and
-// beside it a handler in Python.
+// beside it two handlers in Python.
 package main
 
 import (
@@ -26,7 +26,11 @@ func main() {
 		// The suite does not wait until a task is long overdue.
 		Sweep: sluice.FunctionProps{Environment: map[string]string{"SLUICE_SWEEP_GRACE": "1s"}},
 	})
-	addPythonHandler(stack, queue)
+	addPythonHandler(stack, queue, "PythonHandler", "examples/python-handler", nil)
+	asks := addPythonHandler(stack, queue, "LimiterPython", "examples/limiter-python", &map[string]*string{
+		"SLUICE_LIMITER_FUNCTION": queue.Limiter.FunctionName(),
+	})
+	queue.GrantLimiter(asks)
 	if target, ok := app.Node().TryGetContext(jsii.String("target")).(string); ok && target == "ministack" {
 		workAroundMiniStack(stack, queue)
 	}
@@ -34,17 +38,20 @@ func main() {
 }
 
 // addPythonHandler adds a handler that is a Lambda function of its own, and lets the queue call it.
-func addPythonHandler(stack awscdk.Stack, queue *sluice.Queue) {
-	handler := awslambda.NewFunction(stack, jsii.String("PythonHandler"), &awslambda.FunctionProps{
+func addPythonHandler(stack awscdk.Stack, queue *sluice.Queue, id, code string, environment *map[string]*string) awslambda.Function {
+	handler := awslambda.NewFunction(stack, &id, &awslambda.FunctionProps{
 		Description:  jsii.String("A Sluice handler in Python, called by lambda.invoke tasks"),
 		Runtime:      awslambda.Runtime_PYTHON_3_13(),
 		Architecture: hostArchitecture(),
 		Handler:      jsii.String("handler.handler"),
-		Code:         awslambda.Code_FromAsset(jsii.String("examples/python-handler"), nil),
+		Code:         awslambda.Code_FromAsset(&code, nil),
 		Timeout:      awscdk.Duration_Seconds(jsii.Number(30)),
+		Environment:  environment,
 	})
 	handler.GrantInvoke(queue.Claim)
-	awscdk.NewCfnOutput(stack, jsii.String("PythonHandlerName"), &awscdk.CfnOutputProps{Value: handler.FunctionName()})
+	awscdk.NewCfnOutput(stack, jsii.String(id+"Name"), &awscdk.CfnOutputProps{Value: handler.FunctionName()})
+
+	return handler
 }
 
 func hostArchitecture() awslambda.Architecture {
