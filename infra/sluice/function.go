@@ -2,6 +2,7 @@ package sluice
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
@@ -36,10 +37,8 @@ func (q *Queue) addFunction(props Props, f function) awslambda.Function {
 	if f.chains {
 		loops = awslambda.RecursiveLoop_ALLOW
 	}
-	rights := append([]awsiam.PolicyStatement{}, f.rights...)
-	rights = append(rights, writeLogs(logs))
-
-	return awslambda.NewFunction(q, &f.id, &awslambda.FunctionProps{
+	rights := slices.Concat(f.rights, []awsiam.PolicyStatement{writeLogs(logs)}, f.props.Policies)
+	settings := &awslambda.FunctionProps{
 		FunctionName:                 &f.name,
 		Description:                  &f.description,
 		Runtime:                      awslambda.Runtime_PROVIDED_AL2023(),
@@ -50,10 +49,19 @@ func (q *Queue) addFunction(props Props, f function) awslambda.Function {
 		Timeout:                      awscdk.Duration_Seconds(jsii.Number(f.props.Timeout.Seconds())),
 		ReservedConcurrentExecutions: reserved,
 		Environment:                  f.variables(),
-		Role:                         q.functionRole(f.id+"Role", rights),
 		LogGroup:                     logs,
 		RecursiveLoop:                loops,
-	})
+	}
+	if network := f.props.VPC; network != nil {
+		rights = append(rights, joinNetwork(functionArn(awscdk.Stack_Of(q), f.name))...)
+		settings.Vpc, settings.VpcSubnets = network.VPC, network.Subnets
+		if len(network.SecurityGroups) > 0 {
+			settings.SecurityGroups = &network.SecurityGroups
+		}
+	}
+	settings.Role = q.functionRole(f.id+"Role", rights)
+
+	return awslambda.NewFunction(q, &f.id, settings)
 }
 
 // variables are the function's environment: what the user adds, and what connects it to its queue.
@@ -81,9 +89,10 @@ const (
 	envScheduleRoleARN = "SLUICE_SCHEDULE_ROLE_ARN"
 	envClaimARN        = "SLUICE_CLAIM_FUNCTION_ARN"
 	envDeadLetterARN   = "SLUICE_DEAD_LETTER_ARN"
+	envRoutes          = "SLUICE_ROUTES"
 )
 
 // queueVariables cannot be set by props.
 var queueVariables = []string{
-	envBucket, envTable, envRelease, envScheduleGroup, envScheduleRoleARN, envClaimARN, envDeadLetterARN,
+	envBucket, envTable, envRelease, envScheduleGroup, envScheduleRoleARN, envClaimARN, envDeadLetterARN, envRoutes,
 }

@@ -1,6 +1,9 @@
 package sluice
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
@@ -21,6 +24,7 @@ type names struct {
 	bucketArn        string
 	tableArn         string
 	claimArn         string
+	claimArns        map[string]string // of the further claim functions, by their short names
 	scheduleGroupArn string
 	schedulesArn     string // every schedule of the group
 }
@@ -49,14 +53,35 @@ func newNames(scope constructs.Construct, props Props) names {
 		Resource: &n.bucket, ArnFormat: awscdk.ArnFormat_NO_RESOURCE_NAME,
 	})
 	n.tableArn = arn("dynamodb", "table", n.table)
-	n.claimArn = *stack.FormatArn(&awscdk.ArnComponents{
-		Service: jsii.String("lambda"), Resource: jsii.String("function"),
-		ResourceName: &n.claim, ArnFormat: awscdk.ArnFormat_COLON_RESOURCE_NAME,
-	})
+	n.claimArn = functionArn(stack, n.claim)
+	n.claimArns = map[string]string{}
+	for _, c := range props.Claims {
+		n.claimArns[c.Name] = functionArn(stack, n.claimOf(c.Name))
+	}
 	n.scheduleGroupArn = arn("scheduler", "schedule-group", n.scheduleGroup)
 	n.schedulesArn = arn("scheduler", "schedule", n.scheduleGroup+"/*")
 
 	return n
+}
+
+func functionArn(stack awscdk.Stack, name string) string {
+	return *stack.FormatArn(&awscdk.ArnComponents{
+		Service: jsii.String("lambda"), Resource: jsii.String("function"),
+		ResourceName: &name, ArnFormat: awscdk.ArnFormat_COLON_RESOURCE_NAME,
+	})
+}
+
+// claimOf is the physical name of a further claim function.
+func (n names) claimOf(name string) string { return n.claim + "-" + name }
+
+// everyClaimArn are the ARNs of all claim functions, the first one first.
+func (n names) everyClaimArn() []string {
+	all := []string{n.claimArn}
+	for _, name := range slices.Sorted(maps.Keys(n.claimArns)) {
+		all = append(all, n.claimArns[name])
+	}
+
+	return all
 }
 
 // objects is the ARN pattern of everything below a prefix of the bucket.

@@ -73,6 +73,11 @@ func (q *Queue) sweepTasks() []awsiam.PolicyStatement {
 	}
 }
 
+// handOver is the right to start the other claim functions for tasks of their types.
+func handOver(functionArns ...string) awsiam.PolicyStatement {
+	return allow("HandOver", []string{"lambda:InvokeFunction"}, functionArns...)
+}
+
 func (q *Queue) startClaim() awsiam.PolicyStatement {
 	return allow("StartClaim", []string{"lambda:InvokeFunction"}, q.names.claimArn)
 }
@@ -114,6 +119,24 @@ func (q *Queue) functionRole(id string, statements []awsiam.PolicyStatement) aws
 		AssumedBy:      awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
 		InlinePolicies: inlinePolicy(statements),
 	})
+}
+
+// joinNetwork are the rights by which Lambda connects a function to a VPC. They are Lambda's to use, under
+// the function's role; the code in the function is denied them.
+func joinNetwork(functionArn string) []awsiam.PolicyStatement {
+	actions := []string{
+		"ec2:CreateNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets",
+		"ec2:DeleteNetworkInterface", "ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses",
+	}
+	deny := awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
+		Sid:        jsii.String("NotByItself"),
+		Effect:     awsiam.Effect_DENY,
+		Actions:    jsii.Strings(actions...),
+		Resources:  jsii.Strings("*"),
+		Conditions: &map[string]any{"ArnEquals": map[string]any{"lambda:SourceFunctionArn": functionArn}},
+	})
+
+	return []awsiam.PolicyStatement{allow("JoinNetwork", actions, "*"), deny}
 }
 
 // inlinePolicy puts the rights into the role itself, so that they exist as soon as the role does.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/constructs-go/constructs/v10"
@@ -73,6 +75,10 @@ type Props struct {
 	// Claim configures the function that claims and runs tasks.
 	Claim FunctionProps
 
+	// Claims are further claim functions, each for some task types. The one above is started by every
+	// submission and hands tasks of these types over.
+	Claims []ClaimProps
+
 	// Limiter configures the function that answers handlers in other languages.
 	Limiter FunctionProps
 
@@ -81,6 +87,13 @@ type Props struct {
 
 	// Sweep configures the function that finds tasks nobody will look at.
 	Sweep FunctionProps
+
+	// VPC puts the functions into a network, unless they have one of their own. They need a way from there
+	// to S3, DynamoDB, EventBridge Scheduler, Lambda and CloudWatch Logs: gateway and interface endpoints, or
+	// the Internet.
+	//
+	// Defaults to none: functions reach AWS and the Internet, and nothing in your networks.
+	VPC *VPCProps
 
 	// Ephemeral makes the stateful resources (bucket, table, dead letters, logs) go with the stack instead of
 	// outliving it. CloudFormation deletes empty buckets only, so `cdk destroy` of an ephemeral queue
@@ -120,6 +133,45 @@ type FunctionProps struct {
 	// Environment is added to the function's environment. The variables that connect the function to its
 	// queue (SLUICE_BUCKET and the like) cannot be set here.
 	Environment map[string]string
+
+	// Policies are rights that the function's handlers need beside those that it has: to read a secret, to
+	// send mail.
+	Policies []awsiam.PolicyStatement
+
+	// VPC is the function's network.
+	//
+	// Defaults to Props.VPC.
+	VPC *VPCProps
+}
+
+// ClaimProps configures a further claim function, which serves some task types: with other code, more
+// memory, a cap of its own on how many run at once.
+type ClaimProps struct {
+	// Name is the last part of the function's name, <name>-claim-<Name>: 1 to 24 lower-case letters, digits
+	// and hyphens, starting with a letter.
+	Name string
+
+	// Types are the task types that the function serves, at least one. No other function may serve them.
+	Types []string
+
+	// FunctionProps configure the function itself. Code defaults to the folder Name of Props.Assets.
+	FunctionProps
+}
+
+// VPCProps is a network that functions run in.
+type VPCProps struct {
+	// VPC is the network. Required.
+	VPC awsec2.IVpc
+
+	// Subnets are those that the function's network interfaces are in.
+	//
+	// Defaults to the private subnets of the VPC.
+	Subnets *awsec2.SubnetSelection
+
+	// SecurityGroups are those of the function's network interfaces.
+	//
+	// Defaults to one of its own, which lets everything out and nothing in.
+	SecurityGroups []awsec2.ISecurityGroup
 }
 
 const (
@@ -146,6 +198,9 @@ const (
 // nameGrammar leaves room for the account and the longest Region within a bucket name's 63 characters.
 var nameGrammar = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
 
+// claimGrammar leaves room for <name>-claim- within a function name's 64 characters.
+var claimGrammar = regexp.MustCompile(`^[a-z][a-z0-9-]{0,23}$`)
+
 // bucketGrammar is S3's rule for bucket names, without dots: those break TLS on virtual-hosted requests.
 var bucketGrammar = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{1,61}[a-z0-9]$`)
 
@@ -159,9 +214,11 @@ func (p Props) withDefaults(scope constructs.Construct) (Props, error) {
 	p.QuarantineRetention = orDefault(p.QuarantineRetention, defaultRetention)
 	p.LogRetention = orDefault(p.LogRetention, awslogs.RetentionDays_ONE_MONTH)
 	p.Assets = orDefault(p.Assets, "dist")
+	p.Claims = slices.Clone(p.Claims) // the caller's stay as they are
 	for _, f := range p.functions() {
 		f.props.MemoryMiB = orDefault(f.props.MemoryMiB, defaultMemoryMiB)
 		f.props.Timeout = orDefault(f.props.Timeout, f.timeout)
+		f.props.VPC = orDefault(f.props.VPC, p.VPC)
 	}
 	if p.Architecture == nil {
 		p.Architecture = awslambda.Architecture_ARM_64()
@@ -179,7 +236,7 @@ func (p Props) withDefaults(scope constructs.Construct) (Props, error) {
 		if f.props.Code != nil {
 			continue
 		}
-		code, err := assetCode(p.Assets, strings.ToLower(f.name))
+		code, err := assetCode(p.Assets, f.folder)
 		if err != nil {
 			return Props{}, err
 		}
@@ -189,20 +246,27 @@ func (p Props) withDefaults(scope constructs.Construct) (Props, error) {
 	return p, nil
 }
 
-// stockFunction is one of the functions that every queue has.
-type stockFunction struct {
-	name    string // that of its field in Props
+// configured is one of the functions that props configure.
+type configured struct {
+	field   string // of Props
+	folder  string // of the code, by default
 	props   *FunctionProps
 	timeout time.Duration // by default
 }
 
-func (p *Props) functions() []stockFunction {
-	return []stockFunction{
-		{"Claim", &p.Claim, maxTimeout},
-		{"Limiter", &p.Limiter, limiterTimeout},
-		{"Reset", &p.Reset, resetTimeout},
-		{"Sweep", &p.Sweep, sweepTimeout},
+func (p *Props) functions() []configured {
+	all := []configured{
+		{"Claim", "claim", &p.Claim, maxTimeout},
+		{"Limiter", "limiter", &p.Limiter, limiterTimeout},
+		{"Reset", "reset", &p.Reset, resetTimeout},
+		{"Sweep", "sweep", &p.Sweep, sweepTimeout},
 	}
+	for i := range p.Claims {
+		c := &p.Claims[i]
+		all = append(all, configured{fmt.Sprintf("Claims[%d]", i), c.Name, &c.FunctionProps, maxTimeout})
+	}
+
+	return all
 }
 
 func (p *Props) validate() error {
@@ -226,10 +290,39 @@ func (p *Props) validate() error {
 		refuse("Release", "%d: want a number above 0", p.Release)
 	}
 	for _, f := range p.functions() {
-		f.props.validate(func(field, format string, arguments ...any) { refuse(f.name+"."+field, format, arguments...) })
+		f.props.validate(func(field, format string, arguments ...any) { refuse(f.field+"."+field, format, arguments...) })
 	}
+	p.validateClaims(refuse)
 
 	return errors.Join(errs...)
+}
+
+// validateClaims checks that it is clear which function serves a task type.
+func (p *Props) validateClaims(refuse func(field, format string, arguments ...any)) {
+	names := make(map[string]bool)
+	servedBy := make(map[string]string)
+	for i, c := range p.Claims {
+		field := fmt.Sprintf("Claims[%d].", i)
+		if !claimGrammar.MatchString(c.Name) {
+			refuse(field+"Name", "%q: want 1 to 24 lower-case letters, digits and hyphens, starting with a letter", c.Name)
+		}
+		if names[c.Name] {
+			refuse(field+"Name", "%q: another claim function has it", c.Name)
+		}
+		names[c.Name] = true
+		if len(c.Types) == 0 {
+			refuse(field+"Types", "empty: want the task types that the function serves")
+		}
+		for _, taskType := range c.Types {
+			if other, taken := servedBy[taskType]; taken {
+				refuse(field+"Types", "not unique: %q is served by %q as well", taskType, other)
+			}
+			if taskType == "" || taskType == otherTypes {
+				refuse(field+"Types", "of no use: %q is no task type", taskType)
+			}
+			servedBy[taskType] = c.Name
+		}
+	}
 }
 
 func (f *FunctionProps) validate(refuse func(field, format string, arguments ...any)) {
@@ -246,6 +339,9 @@ func (f *FunctionProps) validate(refuse func(field, format string, arguments ...
 		if slices.Contains(queueVariables, name) {
 			refuse("Environment", "set for %s: the queue itself sets that one", name)
 		}
+	}
+	if f.VPC != nil && f.VPC.VPC == nil {
+		refuse("VPC", "without a VPC: want the network that the function is to run in")
 	}
 }
 

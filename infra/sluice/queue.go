@@ -32,6 +32,9 @@ type Queue struct {
 	// Claim runs the tasks. It is started by the bucket's events, by wake-ups and by batches of task ids.
 	Claim awslambda.Function
 
+	// Claims are the further claim functions, by ClaimProps.Name.
+	Claims map[string]awslambda.Function
+
 	// Table holds the limiter's state: the registry of policies, and what of each key is used.
 	Table awsdynamodb.Table
 
@@ -70,7 +73,7 @@ func New(scope constructs.Construct, id string, props *Props) *Queue {
 	queue.addDeadLetters(effective)
 	role := queue.addScheduler()
 	queue.addTable(effective)
-	queue.addClaim(effective, role)
+	queue.addClaims(effective, role)
 	queue.addLimiter(effective)
 	queue.addReset(effective)
 	queue.addSweep(effective)

@@ -28,7 +28,8 @@ func (q *Queue) addScheduler() awsiam.Role {
 			},
 		}),
 		InlinePolicies: inlinePolicy([]awsiam.PolicyStatement{
-			allow("WakeTasks", []string{"lambda:InvokeFunction"}, q.names.claimArn),
+			// A task is woken in the function that put it to sleep.
+			allow("WakeTasks", []string{"lambda:InvokeFunction"}, q.names.everyClaimArn()...),
 			allow("SetAsideDeadLetters", []string{"sqs:SendMessage"}, *q.DeadLetters.QueueArn()),
 		}),
 	})

@@ -20,8 +20,8 @@ import (
 	"github.com/sluice-dev/sluice/infra/sluice"
 )
 
-// Synthesis is the slow part (seconds of Node), so that the tests share two templates: the stock stack,
-// and a stack that sets every prop. They only read them.
+// Synthesis is the slow part (seconds of Node), so that the tests share three templates: the stock stack,
+// a stack that sets every prop, and one with several claim functions. They only read them.
 var (
 	stock  = sync.OnceValue(func() resources { return synth(nil, sluice.Props{}) })
 	custom = sync.OnceValue(func() resources {
@@ -58,7 +58,7 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		assets = dir
-		for _, name := range []string{"claim", "limiter", "reset", "sweep"} {
+		for _, name := range []string{"claim", "limiter", "reset", "sweep", "mail", "render"} {
 			if err := fakeFunction(name); err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				return 1
@@ -93,9 +93,15 @@ type resources []resource
 // synth deploys, on paper, the stock stack with a producer that may submit and a handler that may ask the
 // limiter.
 func synth(context map[string]any, props sluice.Props) resources {
+	return synthIn(context, func(awscdk.App) sluice.Props { return props })
+}
+
+// synthIn does the same with props that refer to other stacks of the app.
+func synthIn(context map[string]any, with func(awscdk.App) sluice.Props) resources {
 	synthesis.Lock()
 	defer synthesis.Unlock()
 	app := awscdk.NewApp(&awscdk.AppProps{Context: &context, AnalyticsReporting: jsii.Bool(false)})
+	props := with(app)
 	props.Assets = assets
 	stack, queue := sluice.NewStack(app, props)
 	role := func(id string) awsiam.Role {
@@ -138,6 +144,19 @@ func (rs resources) only(t *testing.T, name, part string) resource {
 	}
 
 	return found[0]
+}
+
+// named returns the one resource of a type whose logical id is this, but for the hash that CDK appends.
+func (rs resources) named(t *testing.T, kind, id string) resource {
+	t.Helper()
+	for _, r := range rs.ofType(kind) {
+		if shortID(r.id) == id || shortID(r.id+"12345678") == id {
+			return r
+		}
+	}
+	t.Fatalf("no %s called %s", kind, id)
+
+	return resource{}
 }
 
 // at follows a path of names and indexes into the properties.
@@ -211,6 +230,21 @@ func reference(value map[string]any) string {
 	}
 
 	return string(line)
+}
+
+// plain writes the references that are left in a line of JSON the way text does.
+func plain(line string) string {
+	start := strings.Index(line, `{"Fn::Join":`)
+	if start < 0 {
+		return line
+	}
+	var join map[string]any
+	decoder := json.NewDecoder(strings.NewReader(line[start:]))
+	if err := decoder.Decode(&join); err != nil {
+		return line
+	}
+
+	return line[:start] + strconv.Quote(text(join)) + line[start+int(decoder.InputOffset()):]
 }
 
 // shortID drops the hash that CDK appends to logical ids, and the construct they all stand in.
