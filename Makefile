@@ -85,6 +85,11 @@ bench-limiter: ## Print the limiter's figures: requests per decision, over-admis
 	@go test ./bench/limiter -count=1 -v -figures | sed -n '/^figure\|^FAIL\|_test.go/p'
 	@go test ./shared/limit -run '^$$' -bench . -benchmem | grep '^Benchmark'
 
+.PHONY: bench-ops
+bench-ops: build-host ## Print requests per task, per sleep and per idle hour, counted with the real binaries, and Go benchmarks of the claim engine
+	@go run ./bench/ops
+	@go test ./shared/worker -run '^$$' -bench . -benchmem | grep '^Benchmark'
+
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run the linters of .golangci.yml (builds the pinned golangci-lint on first use)
 	@$(GOLANGCI_LINT) run ./... ./.ci/docscheck ./.ci/testsummary
