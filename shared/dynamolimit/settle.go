@@ -210,7 +210,8 @@ func (s *settlement) add(w *write, c closing, v view, at time.Time) error {
 	case stale:
 		return errStale
 	case !needed:
-		if state.Era == 0 && !v.sure && c.tier.meter.Terms(at).Era != c.Charge.Era {
+		inForce := c.tier.meter.Terms(at).Era
+		if !v.sure && (c.Charge.Era != inForce || state.Era != 0 && state.Era != inForce) {
 			return errLook // the settings have changed: what is left of the charge depends on the state
 		}
 		return nil

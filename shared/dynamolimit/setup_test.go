@@ -21,15 +21,22 @@ const table = "limits"
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// newCloud returns a cloud with the limiter's table.
+// newCloud returns a cloud with the limiter's table, which is closed after the test.
 func newCloud(t testing.TB, o cloud.Options) *cloud.Cloud {
 	t.Helper()
-	c := cloud.New(o)
+	c := newTable(t, o)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+	return c
+}
+
+// newTable returns a cloud with the limiter's table.
+func newTable(t testing.TB, o cloud.Options) *cloud.Cloud {
+	t.Helper()
+	c := cloud.New(o)
 	client := dynamodb.NewFromConfig(c.Config(cloud.Label("setup")))
 	if _, err := client.CreateTable(context.Background(), dynamolimit.Table(table)); err != nil {
 		t.Fatal(err)
