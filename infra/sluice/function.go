@@ -29,6 +29,9 @@ func (q *Queue) addFunction(props Props, f function) awslambda.Function {
 		Retention:     props.LogRetention,
 		RemovalPolicy: props.removalPolicy(),
 	})
+	if f.chains {
+		q.claimLogs[f.id] = logs
+	}
 	var reserved *float64
 	if f.props.ReservedConcurrency > 0 {
 		reserved = jsii.Number(f.props.ReservedConcurrency)

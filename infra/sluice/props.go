@@ -95,6 +95,13 @@ type Props struct {
 	// Defaults to none: functions reach AWS and the Internet, and nothing in your networks.
 	VPC *VPCProps
 
+	// Alarms configures the alarms.
+	Alarms AlarmProps
+
+	// NoDashboard leaves the dashboard out, which costs three dollars per month from the fourth of an
+	// account on.
+	NoDashboard bool
+
 	// Ephemeral makes the stateful resources (bucket, table, dead letters, logs) go with the stack instead of
 	// outliving it. CloudFormation deletes empty buckets only, so `cdk destroy` of an ephemeral queue
 	// needs its bucket emptied first. Never set it where tasks matter.
@@ -220,6 +227,8 @@ func (p Props) withDefaults(scope constructs.Construct) (Props, error) {
 		f.props.Timeout = orDefault(f.props.Timeout, f.timeout)
 		f.props.VPC = orDefault(f.props.VPC, p.VPC)
 	}
+	p.Alarms.StuckAfter = orDefault(p.Alarms.StuckAfter, time.Hour)
+	p.Alarms.HourlyCost = orDefault(p.Alarms.HourlyCost, 1)
 	if p.Architecture == nil {
 		p.Architecture = awslambda.Architecture_ARM_64()
 	}
@@ -288,6 +297,12 @@ func (p *Props) validate() error {
 	}
 	if p.Release < 0 {
 		refuse("Release", "%d: want a number above 0", p.Release)
+	}
+	if p.Alarms.StuckAfter < time.Second || p.Alarms.StuckAfter%time.Second != 0 {
+		refuse("Alarms.StuckAfter", "%v: want whole seconds, at least one", p.Alarms.StuckAfter)
+	}
+	if !(p.Alarms.HourlyCost > 0) {
+		refuse("Alarms.HourlyCost", "%v: want dollars above 0", p.Alarms.HourlyCost)
 	}
 	for _, f := range p.functions() {
 		f.props.validate(func(field, format string, arguments ...any) { refuse(f.field+"."+field, format, arguments...) })

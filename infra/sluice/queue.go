@@ -15,6 +15,7 @@ import (
 
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsscheduler"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
@@ -54,7 +55,8 @@ type Queue struct {
 	// Nothing in it is a lost task (the record is in the bucket), but somebody should look.
 	DeadLetters awssqs.Queue
 
-	names names
+	names     names
+	claimLogs map[string]awslogs.LogGroup // by the ids of the claim functions
 }
 
 // New adds a queue to a stack. It panics, as CDK constructs do, when a prop is not usable; the message
@@ -68,7 +70,7 @@ func New(scope constructs.Construct, id string, props *Props) *Queue {
 		panic(fmt.Errorf("sluice.New(%q): %w", id, err))
 	}
 
-	queue := &Queue{names: newNames(scope, effective)}
+	queue := &Queue{names: newNames(scope, effective), claimLogs: make(map[string]awslogs.LogGroup)}
 	constructs.NewConstruct_Override(queue, scope, &id)
 	queue.addDeadLetters(effective)
 	role := queue.addScheduler()
@@ -78,6 +80,8 @@ func New(scope constructs.Construct, id string, props *Props) *Queue {
 	queue.addReset(effective)
 	queue.addSweep(effective)
 	queue.addBucket(effective)
+	queue.addAlarms(effective)
+	queue.addDashboard(effective)
 
 	return queue
 }

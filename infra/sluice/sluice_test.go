@@ -25,7 +25,7 @@ import (
 var (
 	stock  = sync.OnceValue(func() resources { return synth(nil, sluice.Props{}) })
 	custom = sync.OnceValue(func() resources {
-		return synth(map[string]any{"stack": "Custom", "handlers": "reporter, mailer", "hosts": "api.example.com", "ephemeral": "true"}, sluice.Props{
+		return synth(map[string]any{"stack": "Custom", "handlers": "reporter, mailer", "hosts": "api.example.com", "ephemeral": "true", "alarmTopic": "arn:aws:sns:us-east-1:1:ops", "hourlyCost": "2.5"}, sluice.Props{
 			Name:                "orders",
 			Release:             1_800_000_000,
 			BucketName:          "orders-of-example-com",

@@ -10,6 +10,7 @@ import (
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 )
@@ -81,6 +82,10 @@ func grantHandlers(stack awscdk.Stack, queue *Queue) {
 //	ephemeral      true or false
 //	concurrency    Props.Claim.ReservedConcurrency
 //	release        Props.Release
+//	alarms         true or false: Props.Alarms.Off is the opposite
+//	alarmTopic     the ARN of Props.Alarms.Topic
+//	hourlyCost     Props.Alarms.HourlyCost
+//	dashboard      true or false: Props.NoDashboard is the opposite
 //	hosts          the hosts that http.request tasks may call, separated by commas
 //
 // The error names the key whose value is of no use.
@@ -93,6 +98,9 @@ func (p Props) FromContext(scope constructs.Construct) (Props, error) {
 		if err := key.set(&p, value); err != nil {
 			return p, fmt.Errorf("context %s=%s: %w", key.name, value, err)
 		}
+	}
+	if arn, ok := contextString(scope, "alarmTopic"); ok {
+		p.Alarms.Topic = awssns.Topic_FromTopicArn(scope, jsii.String("AlarmTopic"), &arn)
 	}
 
 	return p, nil
@@ -111,6 +119,9 @@ var contextKeys = []struct {
 	{"ephemeral", setEphemeral},
 	{"concurrency", setConcurrency},
 	{"release", setRelease},
+	{"alarms", setAlarms},
+	{"hourlyCost", setHourlyCost},
+	{"dashboard", setDashboard},
 	{"hosts", setHosts},
 }
 
@@ -143,6 +154,36 @@ func setEphemeral(p *Props, value string) error {
 		return errors.New("want true or false")
 	}
 	p.Ephemeral = ephemeral
+
+	return nil
+}
+
+func setAlarms(p *Props, value string) error {
+	on, err := strconv.ParseBool(value)
+	if err != nil {
+		return errors.New("want true or false")
+	}
+	p.Alarms.Off = !on
+
+	return nil
+}
+
+func setHourlyCost(p *Props, value string) error {
+	dollars, err := strconv.ParseFloat(value, 64)
+	if err != nil || !(dollars > 0) {
+		return errors.New("want dollars above 0")
+	}
+	p.Alarms.HourlyCost = dollars
+
+	return nil
+}
+
+func setDashboard(p *Props, value string) error {
+	on, err := strconv.ParseBool(value)
+	if err != nil {
+		return errors.New("want true or false")
+	}
+	p.NoDashboard = !on
 
 	return nil
 }

@@ -356,6 +356,7 @@ func TestUnusablePropsAreRefusedAllAtOnceByName(t *testing.T) {
 		for _, want := range []string{
 			"Name", "BucketName", "Retention", "QuarantineRetention", "Claim.MemoryMiB", "Claim.Timeout",
 			"Claim.ReservedConcurrency", "SLUICE_BUCKET",
+			"Alarms.StuckAfter", "Alarms.HourlyCost",
 			"Release", "Limiter.MemoryMiB", "Reset.Timeout", "Sweep.ReservedConcurrency", "SLUICE_TABLE",
 		} {
 			if !strings.Contains(message, want) {
@@ -373,6 +374,7 @@ func TestUnusablePropsAreRefusedAllAtOnceByName(t *testing.T) {
 			Environment: map[string]string{"SLUICE_BUCKET": "another"},
 		},
 		Release: -1,
+		Alarms:  sluice.AlarmProps{StuckAfter: time.Millisecond, HourlyCost: -1},
 		Limiter: sluice.FunctionProps{MemoryMiB: 20_000, Environment: map[string]string{"SLUICE_TABLE": "another"}},
 		Reset:   sluice.FunctionProps{Timeout: 1500 * time.Millisecond},
 		Sweep:   sluice.FunctionProps{ReservedConcurrency: -1},
@@ -384,6 +386,7 @@ func TestUnusableContextIsRefusedByName(t *testing.T) {
 	t.Parallel()
 	for key, value := range map[string]string{
 		"retentionDays": "soon", "concurrency": "-1", "ephemeral": "maybe", "architecture": "mips", "release": "v2",
+		"alarms": "few", "hourlyCost": "free", "dashboard": "big",
 	} {
 		func() {
 			defer func() {
