@@ -7,6 +7,7 @@ type event struct {
 	task int32
 	kind kind
 	asks uint32 // of a wake-up: which of the task's requests it answers
+	call int32  // of what happens within a function: which invocation
 }
 
 type kind uint8
@@ -16,6 +17,9 @@ const (
 	wakes               // a wake-up is delivered
 	decides             // the limiter's store carries out the task's request
 	starts              // a slot's time has come
+	frees               // a function has recorded a task's outcome
+	takes               // a function tries to take another task along
+	ends                // an invocation ends
 	rounds              // the minute's look at those who wait
 )
 

@@ -24,11 +24,18 @@ func main() {
 	only := flag.String("only", "", "words that the printed line must contain, such as scenario=10ps")
 	wait := flag.Duration("wait", 14*time.Second, "how long a woken task waits inside the function")
 	rest := flag.Duration("rest", 5*time.Second, "how long a newcomer waits inside the function")
+	linger := flag.Duration("linger", 2*time.Second, "how long a function that is done with a task waits for the turn of another")
+	runs := flag.Duration("run", 100*time.Millisecond, "how long a task runs")
 	concurrency := flag.Int("concurrency", 1000, "invocations that the function runs at most at once")
 	verbose := flag.Bool("v", false, "print more about each line")
 	flag.Parse()
-	patience := limit.Patience{Wait: *wait, Rest: *rest}
-	fmt.Printf("parking: seeds 1 to %d, wait %v, rest %v, concurrency %d\n", *seeds, *wait, *rest, *concurrency)
+	set := settings{
+		patience:    limit.Patience{Wait: *wait, Rest: *rest, Linger: *linger},
+		concurrency: *concurrency,
+		runs:        runs.Milliseconds(),
+	}
+	fmt.Printf("parking: seeds 1 to %d, wait %v, rest %v, linger %v, tasks run %v, concurrency %d\n",
+		*seeds, *wait, *rest, *linger, *runs, *concurrency)
 	for _, s := range scenarios() {
 		for _, l := range latenesses() {
 			for _, st := range strategies() {
@@ -37,11 +44,11 @@ func main() {
 					continue
 				}
 				began := time.Now()
-				r := runAll(s, l, st, *seeds, patience, *concurrency)
+				r := runAll(s, l, st, *seeds, set)
 				fmt.Printf("%s wakeups_per_task=%.3f drain_ratio=%.3f held_seconds_per_task=%.2f = %d\n", label, r.wakeups, r.drain, r.held, r.beyond)
 				if *verbose {
-					fmt.Printf("  worst drain %.3f, worst wakeups %.3f, worst held %.2f, too early %.4f, rejoined %.4f, pulled %.4f per task; most waiting %d; took %v\n",
-						r.worstDrain, r.worstWakeups, r.worstHeld, r.keeps, r.rejoins, r.pulls, 0, time.Since(began).Round(time.Millisecond))
+					fmt.Printf("  worst drain %.3f, worst wakeups %.3f, worst held %.2f, too early %.4f, rejoined %.4f, pulled %.4f, taken along %.4f, put back %.4f, again %.4f per task; at most %d at work; took %v\n",
+						r.worstDrain, r.worstWakeups, r.worstHeld, r.keeps, r.rejoins, r.pulls, r.taken, r.back, r.again, r.most, time.Since(began).Round(time.Millisecond))
 				}
 			}
 		}
@@ -60,13 +67,14 @@ func containsAll(s, words string) bool {
 
 // figures are the means over all seeds, and the worst of them.
 type figures struct {
-	wakeups, drain, held                float64
-	worstWakeups, worstDrain, worstHeld float64
-	keeps, rejoins, pulls               float64
-	beyond                              int64
+	wakeups, drain, held                      float64
+	worstWakeups, worstDrain, worstHeld       float64
+	keeps, rejoins, pulls, taken, back, again float64
+	beyond                                    int64
+	most                                      int
 }
 
-func runAll(s scenario, l lateness, st strategy, seeds int, p limit.Patience, concurrency int) figures {
+func runAll(s scenario, l lateness, st strategy, seeds int, set settings) figures {
 	var mu sync.Mutex
 	var total figures
 	var wg sync.WaitGroup
@@ -75,7 +83,7 @@ func runAll(s scenario, l lateness, st strategy, seeds int, p limit.Patience, co
 		wg.Go(func() {
 			turns <- struct{}{}
 			defer func() { <-turns }()
-			w := newWorld(s, l, st, uint64(seed+1), p, concurrency)
+			w := newWorld(s, l, st, uint64(seed+1), set)
 			w.run()
 			f := w.figures()
 			mu.Lock()
@@ -85,7 +93,7 @@ func runAll(s scenario, l lateness, st strategy, seeds int, p limit.Patience, co
 	}
 	wg.Wait()
 	n := float64(seeds)
-	for _, x := range []*float64{&total.wakeups, &total.drain, &total.held, &total.keeps, &total.rejoins, &total.pulls} {
+	for _, x := range []*float64{&total.wakeups, &total.drain, &total.held, &total.keeps, &total.rejoins, &total.pulls, &total.taken, &total.back, &total.again} {
 		*x /= n
 	}
 	return total
@@ -98,10 +106,14 @@ func (f *figures) add(g figures) {
 	f.keeps += g.keeps
 	f.rejoins += g.rejoins
 	f.pulls += g.pulls
+	f.taken += g.taken
+	f.back += g.back
+	f.again += g.again
 	f.worstWakeups = max(f.worstWakeups, g.wakeups)
 	f.worstDrain = max(f.worstDrain, g.drain)
 	f.worstHeld = max(f.worstHeld, g.held)
 	f.beyond = max(f.beyond, g.beyond)
+	f.most = max(f.most, g.most)
 }
 
 func (w *world) figures() figures {
@@ -110,6 +122,7 @@ func (w *world) figures() figures {
 		wakeups: float64(len(w.woken)) / n,
 		held:    float64(w.held) / 1000 / n,
 		keeps:   float64(w.keeps) / n, rejoins: float64(w.rejoins) / n, pulls: float64(w.pulls) / n,
+		taken: float64(w.taken) / n, back: float64(w.back) / n, again: float64(w.again) / n, most: w.most,
 	}
 	var last int64
 	for _, t := range w.admitted {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sluice-dev/sluice/shared/limit"
@@ -9,9 +10,9 @@ import (
 
 func strategies() []strategy {
 	return []strategy{
-		{"place", place},
-		{"retry_after", retryAfter(func(_ *world, wait time.Duration) time.Duration { return wait })},
-		{"jitter", retryAfter(jitter)},
+		{name: "place", decide: place, places: true},
+		{name: "retry_after", decide: retryAfter(func(_ *world, wait time.Duration) time.Duration { return wait })},
+		{name: "jitter", decide: retryAfter(jitter)},
 	}
 }
 
@@ -19,22 +20,22 @@ func strategies() []strategy {
 // comes, and tries again.
 func retryAfter(spread func(*world, time.Duration) time.Duration) func(*world, int32, int64) {
 	return func(w *world, id int32, now int64) {
-		item := &w.items[0]
-		var blocked []limit.Blocked
-		for k := range item.Tiers {
-			s := &item.Tiers[k]
-			if d := s.Meter.Decide(s.State, s.Units, at(now)); !d.Admitted {
-				blocked = append(blocked, d.Blocked)
+		w.tasks[id].busy = false
+		tiers := w.items[0].Tiers
+		var wait time.Duration
+		for k := range tiers {
+			d := tiers[k].Meter.Decide(tiers[k].State, tiers[k].Units, at(now))
+			if !d.Admitted {
+				wait = max(wait, d.Blocked.Wait)
 			}
 		}
-		if len(blocked) > 0 {
-			wait := spread(w, limit.NewDenied(blocked...).RetryAfter)
-			w.sleep(id, now, now+wait.Milliseconds())
+		if wait > 0 {
+			w.sleep(id, now, now+spread(w, wait).Milliseconds())
+			w.agenda.add(event{at: now + 3*mostRequest, kind: ends})
 			return
 		}
-		for k := range item.Tiers {
-			s := &item.Tiers[k]
-			s.State = s.Meter.Decide(s.State, s.Units, at(now)).Next
+		for k := range tiers {
+			tiers[k].State = tiers[k].Meter.Decide(tiers[k].State, tiers[k].Units, at(now)).Next
 		}
 		w.admit(id, now)
 	}
@@ -48,7 +49,7 @@ func jitter(w *world, wait time.Duration) time.Duration {
 // place parks a task under a place of its own.
 func place(w *world, id int32, now int64) {
 	t := &w.tasks[id]
-	held := (*limit.Place)(nil)
+	var held *limit.Place
 	if t.asleep {
 		held = &t.place
 	}
@@ -56,10 +57,18 @@ func place(w *world, id int32, now int64) {
 	switch {
 	case t.waiting:
 		step = t.slot.Finish(w.items, held, w.patience, at(now))
-	case t.woke:
+	case t.asleep:
 		step = limit.Wake(w.items, t.place, w.patience, at(now))
 	default:
 		step = limit.Arrive(w.items, w.patience, at(now))
+	}
+	if t.taken && (step.Action == limit.ToPark || step.Action == limit.ToKeep) {
+		// Its turn has passed to others. Its own wake-up is still to come.
+		w.index.add(t.place.Ticket, id)
+		t.taken, t.busy, t.waiting = false, false, false
+		w.back++
+		w.agenda.add(event{at: now + w.request(), kind: ends})
+		return
 	}
 	if !step.Plans[0].Applies(w.items[0]) {
 		panic(fmt.Sprintf("%+v does not apply to %+v", step.Plans[0], w.items[0]))
@@ -67,7 +76,6 @@ func place(w *world, id int32, now int64) {
 	w.items[0] = step.Plans[0].Apply(w.items[0])
 	switch step.Action {
 	case limit.ToRun:
-		w.index.remove(t.place.Ticket)
 		w.admit(id, now)
 	case limit.ToWait:
 		t.slot, t.waiting = step.Slot(w.items), true
@@ -75,77 +83,111 @@ func place(w *world, id int32, now int64) {
 		w.held += until - now
 		w.agenda.add(event{at: until, task: id, kind: starts})
 	case limit.ToPark:
-		w.index.remove(t.place.Ticket)
-		if t.woke {
+		if t.asleep {
 			w.rejoins++
 		}
 		parking := step.Parked(w.items)
-		t.place, t.asleep, t.woke, t.waiting = parking.Place, true, false, false
-		w.sleep(id, now, since(parking.WakeAt))
-		w.index.add(t.place.Ticket, id)
+		t.place = parking.Place
+		w.park(id, now, parking.WakeAt)
 	case limit.ToKeep:
 		w.keeps++
-		t.woke, t.waiting = false, false
-		w.sleep(id, now, since(step.WakeAt))
+		w.park(id, now, step.WakeAt)
 	default:
 		panic(step.Action)
 	}
 }
 
-// round is the minute's look at those who wait: some are pulled forward.
-func (w *world) round(now int64) {
-	entries, ids := w.index.first(w, 25_000)
-	if len(entries) == 0 {
+// park puts a task to sleep under its place.
+func (w *world) park(id int32, now int64, wake time.Time) {
+	t := &w.tasks[id]
+	t.asleep, t.busy, t.waiting = true, false, false
+	w.index.add(t.place.Ticket, id)
+	w.sleep(id, now, since(wake))
+	w.agenda.add(event{at: now + w.request() + w.request() + w.request(), kind: frees, call: t.call})
+}
+
+// pageSize is how many entries of the index a function looks at to take one along.
+const pageSize = 50
+
+// frees lets a function that is done with a task look for another one that it can take
+// along.
+func (w *world) frees(e event) {
+	c := &w.calls[e.call]
+	c.page = c.page[:0]
+	if e.at-c.began > oneCall {
+		w.agenda.add(event{at: e.at, kind: ends})
 		return
 	}
-	for _, p := range limit.PullForward(w.items[0], entries, w.patience, time.Minute, at(now)) {
-		w.pulls++
-		w.sleep(ids[p.Index], now, since(p.WakeAt))
-	}
-}
-
-// index is that of those who sleep, by ticket.
-type index struct {
-	ids  []int32 // by ticket, from the first one on; -1 for those who left
-	head int64   // the ticket of ids[0]
-}
-
-func (x *index) add(ticket int64, id int32) {
-	if len(x.ids) == 0 {
-		x.head = ticket
-	}
-	for x.head+int64(len(x.ids)) < ticket {
-		x.ids = append(x.ids, -1)
-	}
-	x.ids = append(x.ids, id)
-}
-
-func (x *index) remove(ticket int64) {
-	if i := ticket - x.head; ticket > 0 && i >= 0 && i < int64(len(x.ids)) {
-		x.ids[i] = -1
-	}
-	for len(x.ids) > 0 && x.ids[0] < 0 {
-		x.ids, x.head = x.ids[1:], x.head+1
-	}
-}
-
-func (x *index) first(w *world, n int) (entries []limit.Sleeper, ids []int32) {
-	units := make([]int64, len(w.items[0].Tiers))
-	for k := range units {
-		units[k] = w.items[0].Tiers[k].Units
-	}
-	for _, id := range x.ids {
-		if id < 0 {
-			continue
-		}
-		t := &w.tasks[id]
-		if t.done || t.waiting || t.woke {
-			continue
-		}
-		entries = append(entries, limit.Sleeper{Place: t.place, Units: units, Asked: at(t.asked)})
-		if ids = append(ids, id); len(ids) == n {
+	w.page = w.page[:0]
+	for id := range w.index.first() {
+		w.page = append(w.page, w.sleeper(id))
+		if c.page = append(c.page, id); len(c.page) == pageSize {
 			break
 		}
 	}
-	return entries, ids
+	patience := w.patience
+	if !c.ran {
+		patience.Linger = 0
+	}
+	when, ok := patience.TakeAlong(w.items[0], w.page, w.rand.Float64(), at(e.at))
+	switch wait := since(when) - e.at; {
+	case !ok, wait > 0 && c.idled:
+		w.agenda.add(event{at: e.at, kind: ends})
+	case wait > 0:
+		c.idled = true
+		w.held += wait
+		w.agenda.add(event{at: e.at + wait, kind: frees, call: e.call})
+	default:
+		c.page = slices.DeleteFunc(c.page, func(id int32) bool { return !w.sleeper(id).Missed(at(e.at)) })
+		w.agenda.add(event{at: e.at + w.request() + w.request(), kind: takes, call: e.call})
+	}
+}
+
+// takes lets a function take a task along, unless another function or its own wake-up was
+// faster: who removes the entry from the index has it.
+func (w *world) takes(e event) {
+	c := &w.calls[e.call]
+	if len(c.page) == 0 {
+		w.agenda.add(event{at: e.at, kind: ends})
+		return
+	}
+	i := w.rand.IntN(len(c.page))
+	id := c.page[i]
+	c.page = append(c.page[:i], c.page[i+1:]...)
+	t := &w.tasks[id]
+	if !w.index.remove(t.place.Ticket) {
+		w.agenda.add(event{at: e.at + w.request(), kind: takes, call: e.call})
+		return
+	}
+	w.taken++
+	t.busy, t.taken, t.call = true, true, e.call
+	w.ask(id, e.at+w.request()+w.request())
+}
+
+// sleeper is a task's entry in the index.
+func (w *world) sleeper(id int32) limit.Sleeper {
+	t := &w.tasks[id]
+	return limit.Sleeper{Place: t.place, Units: units[:len(w.items[0].Tiers)], Asked: at(t.asked)}
+}
+
+var units = []int64{1, 1}
+
+// round is the minute's look at those who wait: some are pulled forward.
+func (w *world) round(now int64) {
+	var ids []int32
+	entries := func(yield func(limit.Sleeper) bool) {
+		for id := range w.index.first() {
+			if ids = append(ids, id); !yield(w.sleeper(id)) {
+				return
+			}
+		}
+	}
+	for _, p := range limit.PullForward(w.items[0], entries, w.patience, time.Minute, at(now)) {
+		w.pulls++
+		t := &w.tasks[ids[p.Index]]
+		if t.asked > now {
+			t.deleted = t.asks // in time to be withdrawn
+		}
+		w.sleep(ids[p.Index], now, since(p.WakeAt))
+	}
 }

@@ -13,12 +13,21 @@ const (
 	leastRequest = 5 // of one request to S3, DynamoDB or Scheduler
 	mostRequest  = 20
 	oneWrite     = 1 // an item of DynamoDB takes about 1,000 writes a second
-	submitEach   = 1 // the crowd is submitted within tasks · 1 ms
+	submitEach   = 2 // the crowd is submitted at 500 tasks a second
 	oneRound     = 60_000
+	oneCall      = 120_000 // a function takes no more tasks along after that
 )
+
+// settings are what a run is played with.
+type settings struct {
+	patience    limit.Patience
+	concurrency int
+	runs        int64 // milliseconds that a task runs
+}
 
 // A world is one run: a scenario, a lateness and a strategy.
 type world struct {
+	settings
 	scenario scenario
 	late     lateness
 	strategy strategy
@@ -26,30 +35,53 @@ type world struct {
 	rand     *rand.Rand
 	agenda   agenda
 
-	items    []limit.Item // the limiter's store
-	free     int64        // when the item's partition has carried out all writes so far
-	patience limit.Patience
+	items []limit.Item // the limiter's store
+	free  int64        // when the item's partition has carried out all writes so far
+	index index        // of those who wait
+	page  []limit.Sleeper
 
 	tasks    []sleeper
-	index    index
+	calls    []call
+	running  int     // invocations at work
+	pending  []event // events that wait for an invocation to end
 	left     int
 	admitted []int64 // times
 	woken    []int64 // times
-	held     int64   // milliseconds waited inside functions
-	keeps    int     // wake-ups that were too early
-	rejoins  int     // wake-ups that came too late or too many
-	pulls    int
+	counts
+}
+
+// counts are what the figures are made of.
+type counts struct {
+	held    int64 // milliseconds waited inside functions
+	keeps   int   // wake-ups that were too early
+	rejoins int   // wake-ups of which too many came at a time
+	pulls   int   // wake-ups that were asked for again, for an earlier time
+	taken   int   // tasks that were taken along by a function
+	back    int   // tasks that were taken along in vain
+	again   int   // wake-ups that found their task in the hands of another function
+	most    int   // invocations at work at once
+}
+
+// A call is an invocation of the function.
+type call struct {
+	began int64
+	ran   bool    // it has run a task
+	idled bool    // it has waited since for somebody to be late
+	page  []int32 // tasks that it may take along
 }
 
 // sleeper is a task.
 type sleeper struct {
 	carried int64 // the time that its request under way carries
 	place   limit.Place
-	asleep  bool // holds a place
-	woke    bool // its request under way is that of a woken task
+	asleep  bool  // holds a place
+	busy    bool  // a function is at it
+	taken   bool  // it was taken along
+	call    int32 // which
 	slot    limit.Slot
-	waiting bool   // in a slot
-	asks    uint32 // its wake-ups so far; only the last one counts
+	waiting bool // in the slot
+	asks    uint32
+	deleted uint32 // wake-ups up to this one were withdrawn
 	asked   int64
 	done    bool
 }
@@ -58,11 +90,12 @@ type sleeper struct {
 type strategy struct {
 	name   string
 	decide func(w *world, id int32, now int64)
+	places bool
 }
 
-func newWorld(s scenario, l lateness, st strategy, seed uint64, p limit.Patience, concurrency int) *world {
+func newWorld(s scenario, l lateness, st strategy, seed uint64, set settings) *world {
 	w := &world{
-		scenario: s, late: l, strategy: st, seed: seed,
+		settings: set, scenario: s, late: l, strategy: st, seed: seed,
 		rand:  rand.New(rand.NewPCG(seed, 0x51)),
 		items: []limit.Item{{Group: "bench", Key: "k", Tiers: make([]limit.Standing, len(s.policies))}},
 		tasks: make([]sleeper, s.tasks),
@@ -79,7 +112,7 @@ func newWorld(s scenario, l lateness, st strategy, seed uint64, p limit.Patience
 		}
 		w.items[0].Tiers[k] = limit.Standing{Meter: m, Units: 1}
 	}
-	w.patience = p.Within(concurrency, w.items, begin)
+	w.patience = set.patience.Within(set.concurrency, w.items, begin)
 	return w
 }
 
@@ -95,7 +128,9 @@ func (w *world) run() {
 	for i := range w.tasks {
 		w.agenda.add(event{at: int64(i) * submitEach, task: int32(i), kind: arrives})
 	}
-	w.agenda.add(event{at: oneRound / 2, kind: rounds})
+	if w.strategy.places {
+		w.agenda.add(event{at: oneRound / 2, kind: rounds})
+	}
 	for w.left > 0 {
 		e, ok := w.agenda.next()
 		if !ok {
@@ -103,29 +138,75 @@ func (w *world) run() {
 		}
 		w.happen(e)
 	}
+	// Wake-ups that were asked for and not withdrawn are still to come, in vain.
+	for e, ok := w.agenda.next(); ok; e, ok = w.agenda.next() {
+		if e.kind == wakes && e.asks > w.tasks[e.task].deleted {
+			w.woken = append(w.woken, e.at)
+		}
+	}
 }
 
 func (w *world) happen(e event) {
-	t := &w.tasks[e.task]
 	switch e.kind {
-	case wakes:
-		if e.asks != t.asks || t.done {
-			w.woken = append(w.woken, e.at) // a wake-up in vain is one all the same
+	case arrives, wakes:
+		if e.kind == wakes && e.asks <= w.tasks[e.task].deleted {
+			return // withdrawn
+		}
+		if w.running == w.concurrency {
+			w.pending = append(w.pending, e)
 			return
 		}
-		w.woken = append(w.woken, e.at)
-		t.woke = true
-		w.ask(e.task, e.at+w.request())
-	case arrives:
-		w.ask(e.task, e.at+w.request())
+		w.invoke(e)
+	case ends:
+		w.running--
+		if len(w.pending) > 0 {
+			first := w.pending[0]
+			w.pending = w.pending[1:]
+			first.at = e.at
+			w.invoke(first)
+		}
 	case starts:
-		w.ask(e.task, e.at)
+		w.look(e.task, e.at)
 	case decides:
-		w.strategy.decide(w, e.task, t.carried)
+		w.strategy.decide(w, e.task, w.tasks[e.task].carried)
+	case frees:
+		w.frees(e)
+	case takes:
+		w.takes(e)
 	case rounds:
 		w.round(e.at)
 		w.agenda.add(event{at: e.at + oneRound, kind: rounds})
 	}
+}
+
+// invoke starts an invocation for a task: it reads the record and asks the limiter.
+func (w *world) invoke(e event) {
+	t := &w.tasks[e.task]
+	w.running++
+	w.most = max(w.most, w.running)
+	read := e.at + w.request()
+	if e.kind == wakes {
+		w.woken = append(w.woken, e.at)
+		if t.busy {
+			// Another function has it in hand: should that die, somebody has to look again.
+			w.again++
+			asked := t.asked
+			w.sleep(e.task, read, read+oneRound)
+			t.asked = asked
+		}
+		if t.busy || t.done {
+			w.calls = append(w.calls, call{began: e.at})
+			w.agenda.add(event{at: read + w.request(), kind: frees, call: int32(len(w.calls) - 1)})
+			return
+		}
+		w.index.remove(t.place.Ticket)
+	}
+	t.busy, t.taken = true, false
+	if w.strategy.places {
+		t.call = int32(len(w.calls))
+		w.calls = append(w.calls, call{began: e.at})
+	}
+	w.ask(e.task, read)
 }
 
 // request draws how long a request takes.
@@ -142,21 +223,35 @@ func (w *world) ask(id int32, now int64) {
 	w.agenda.add(event{at: done, task: id, kind: decides})
 }
 
-// admit notes that a task runs.
-func (w *world) admit(id int32, at int64) {
+// look reads the limiter's store again, when a slot's time has come.
+func (w *world) look(id int32, now int64) {
+	w.tasks[id].carried = now
+	w.agenda.add(event{at: now + w.request()/2, task: id, kind: decides})
+}
+
+// admit notes that a task runs, admitted at a time by the limiter; its function is done
+// with it when it has claimed it, run it and recorded the outcome.
+func (w *world) admit(id int32, now int64) {
 	t := &w.tasks[id]
 	if t.done {
 		panic("a task runs twice")
 	}
-	t.done = true
+	t.done, t.busy = true, false
 	w.left--
-	w.admitted = append(w.admitted, at)
+	w.admitted = append(w.admitted, now)
+	recorded := now + w.request() + w.request() + w.runs + w.request()
+	if w.strategy.places && w.patience.Linger > 0 {
+		w.calls[t.call].ran, w.calls[t.call].idled = true, false
+		w.agenda.add(event{at: recorded, kind: frees, call: t.call})
+		return
+	}
+	w.agenda.add(event{at: recorded, kind: ends})
 }
 
 // sleep asks for a wake-up at a time: at a whole second, and not in the past.
 func (w *world) sleep(id int32, now, wake int64) {
 	t := &w.tasks[id]
-	armed := now + w.request()
+	armed := now + w.request() + w.request()
 	asked := max(wholeSecond(wake), wholeSecond(armed+1))
 	t.asks++
 	t.asked = asked
@@ -164,11 +259,10 @@ func (w *world) sleep(id int32, now, wake int64) {
 	w.agenda.add(event{at: delivered, task: id, kind: wakes, asks: t.asks})
 }
 
-// wholeSecond rounds up to a second of the clock, which does not begin with the run.
+// wholeSecond rounds up to a second of the clock, of which the first one begins so long
+// after the run.
 func wholeSecond(ms int64) int64 {
-	t := at(ms)
-	if whole := t.Truncate(time.Second); whole != t {
-		t = whole.Add(time.Second)
-	}
-	return since(t)
+	const first = 1000 - 456
+	late := ((ms-first)%1000 + 1000) % 1000
+	return ms + (1000-late)%1000
 }

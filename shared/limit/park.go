@@ -15,6 +15,10 @@ type Patience struct {
 	// Rest is the longest that a newcomer waits instead of being parked.
 	Rest time.Duration
 
+	// Linger is the longest that a function which is done with a task waits for the turn
+	// of another one that it takes along, see [Patience.TakeAlong].
+	Linger time.Duration
+
 	// Late is how late wake-ups may come. Defaults to [UsualLateness].
 	Late time.Duration
 }
@@ -42,7 +46,7 @@ func (p Patience) Within(concurrency int, items []Item, at time.Time) Patience {
 			spot := s.spotAt(now, 0)
 			tasks := max(spot.force.Max/max(spot.units, 1), 1)
 			most := duration(int64(concurrency) * min(spot.stock(), maxStock) / (Share * tasks))
-			p.Wait, p.Rest = min(p.Wait, most), min(p.Rest, most)
+			p.Wait, p.Rest, p.Linger = min(p.Wait, most), min(p.Rest, most), min(p.Linger, most)
 		}
 	}
 	return p
