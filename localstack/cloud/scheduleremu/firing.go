@@ -104,7 +104,7 @@ func (s *Server) put(i *invocation) {
 // setTimer aims the timer at the head of the agenda. A timer that goes off
 // for an invocation which has been taken off meanwhile does no harm.
 func (s *Server) setTimer() {
-	if s.closed || len(s.agenda) == 0 {
+	if s.closed || s.held || len(s.agenda) == 0 {
 		return
 	}
 	wait := max(time.Until(s.agenda[0].due), 0)
@@ -119,7 +119,7 @@ func (s *Server) setTimer() {
 func (s *Server) ring() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.closed || s.held {
 		return
 	}
 	now := time.Now()
@@ -137,6 +137,7 @@ func (s *Server) start(i *invocation) {
 	if sc.armed == i {
 		sc.armed = nil
 		sc.open++
+		sc.last = i.fire.Scheduled
 		s.describe(i)
 		if !sc.expression.once() {
 			s.armNext(sc, i.fire.Scheduled)

@@ -22,6 +22,7 @@ type schedule struct {
 	expression expression
 	armed      *invocation // the next one, nil when there is none
 	open       int         // invocations that are neither successful nor given up
+	last       time.Time   // for which the newest of them was scheduled
 	deleted    bool
 }
 

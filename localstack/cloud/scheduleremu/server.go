@@ -115,6 +115,7 @@ type Server struct {
 	agenda  agenda
 	timer   *time.Timer // for the head of the agenda
 	closed  bool
+	held    bool // between Load and Resume nothing fires
 	workers int
 	line    []*invocation // due, and waiting for a worker
 }
