@@ -28,6 +28,7 @@ import (
 	"maps"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-dev/sluice/localstack/cloud/dynamodbemu"
@@ -72,6 +73,7 @@ type Cloud struct {
 	lambda    *lambdaemu.Server
 	sqs       *sqsemu.Server
 	requests  *Counters
+	activity  atomic.Uint64
 
 	ctx     context.Context //nolint:containedctx // the life of the cloud, cancelled by Close
 	cancel  context.CancelFunc
@@ -186,6 +188,7 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			Message: fmt.Sprintf("This cloud has no service %q; it has s3, dynamodb, scheduler, lambda and sqs.", service)})
 		return
 	}
+	defer c.activity.Add(1)
 	c.carryOut(w, request, handler, c.faultFor(request)) //nolint:contextcheck // the request carries it
 }
 

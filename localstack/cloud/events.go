@@ -20,6 +20,7 @@ import (
 
 // deliver hands an event to its target, by the service in the target's ARN.
 func (c *Cloud) deliver(event Event) error {
+	defer c.activity.Add(1)
 	switch service := arnService(event.Target); service {
 	case "lambda":
 		_, err := c.lambda.InvokeAsync(event.Target, event.Payload, lambdaemu.InvokeOptions{})
@@ -155,6 +156,7 @@ func (c *Cloud) scheduledDeadLetters(first func(context.Context, scheduleremu.De
 		if first != nil {
 			first(ctx, d)
 		}
+		defer c.activity.Add(1)
 		if d.DeadLetterARN == "" {
 			return
 		}
@@ -187,6 +189,7 @@ func (c *Cloud) DeadLetterQueue(queue string) (func(lambdaemu.FailureRecord), er
 		return nil, err
 	}
 	return func(record lambdaemu.FailureRecord) {
+		defer c.activity.Add(1)
 		body, err := json.Marshal(record)
 		if err == nil {
 			_, err = c.sqs.Send(queue, string(body), nil)

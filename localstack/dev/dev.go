@@ -3,11 +3,13 @@
 package dev
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,6 +36,21 @@ type Options struct {
 	Functions map[string]string
 	// Environment is added to that of the claim function.
 	Environment map[string]string
+	// Data is a folder to keep the cloud's data in: objects with their versions,
+	// schedules, items and messages. It is made if need be. Defaults to none: everything is
+	// gone at the end.
+	//
+	// It is saved about once a second while something happens, and at the end. A process
+	// that is killed (kill -9, a power failure) loses what happened since the last save, and
+	// nothing else: the file is replaced whole. What was to happen meanwhile happens at the
+	// next start.
+	Data string
+	// Delivery makes the events of S3 and the wake-ups of Scheduler unreliable. Defaults to
+	// reliable ones.
+	Delivery cloud.Delivery
+	// Late is the most that a schedule fires late; each does by a time of its own between 0
+	// and Late. On AWS it is a minute. Defaults to 0.
+	Late time.Duration
 	// Out takes what to do next, Log every line that a function logs.
 	Out, Log io.Writer
 }
@@ -50,6 +67,7 @@ type Instance struct {
 	Endpoint string
 
 	scratch string
+	data    *data
 }
 
 // Start starts Sluice.
@@ -58,38 +76,69 @@ func Start(ctx context.Context, o Options) (_ *Instance, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := cloud.New(cloud.Options{Lambda: lambdaemu.Options{LogSink: logTo(o.Log)}})
+	c := newCloud(o)
 	i := &Instance{scratch: scratch, Stack: &stack.Stack{Cloud: c}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, i.Close())
 		}
 	}()
-	bootstrap, err := compiled(ctx, scratch, "claim", o.Claim)
-	if err != nil {
-		return nil, err
-	}
-	address := o.Address
-	if address == "" {
-		address = "127.0.0.1:4566"
-	}
-	if i.Endpoint, err = c.Listen(address); err != nil {
-		return nil, err
-	}
-	deployment := stack.Options{Claim: stack.Process(bootstrap), Environment: o.Environment}
-	deployment.Limiter = ifBuilt("limiter")
-	deployment.Reset = ifBuilt("reset")
-	deployment.Sweep = ifBuilt("sweep")
-	i.Stack, err = stack.Deploy(ctx, c, deployment)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range slices.Sorted(maps.Keys(o.Functions)) {
-		if err := i.addFunction(ctx, name, o.Functions[name]); err != nil {
+	if o.Data != "" {
+		if i.data, err = openData(o.Data, c, o.Out); err != nil {
 			return nil, err
 		}
 	}
+	if err := i.deploy(ctx, o); err != nil {
+		return nil, err
+	}
+	if i.data == nil {
+		return i, nil
+	}
+	if i.data.loaded {
+		if err := redrive(ctx, i.Stack); err != nil {
+			return nil, fmt.Errorf("go on with the tasks of the run before: %w", err)
+		}
+		c.Resume()
+	}
+	i.data.keep()
 	return i, nil
+}
+
+// newCloud is a cloud that is as unreliable as asked for.
+func newCloud(o Options) *cloud.Cloud {
+	options := cloud.Options{Lambda: lambdaemu.Options{LogSink: logTo(o.Log)}, Seed: rand.Uint64()} //nolint:gosec // any seed will do
+	if o.Late > 0 {
+		options.Scheduler.Lateness = func() time.Duration { return rand.N(o.Late + 1) } //nolint:gosec // as above
+	}
+	c := cloud.New(options)
+	c.SetDelivery(cloud.S3Events, o.Delivery)
+	c.SetDelivery(cloud.Wakeups, o.Delivery)
+	return c
+}
+
+// deploy listens, and deploys Sluice and the further functions.
+func (i *Instance) deploy(ctx context.Context, o Options) error {
+	bootstrap, err := compiled(ctx, i.scratch, "claim", o.Claim)
+	if err != nil {
+		return err
+	}
+	if i.Endpoint, err = i.Cloud.Listen(cmp.Or(o.Address, "127.0.0.1:4566")); err != nil {
+		return err
+	}
+	deployed, err := stack.Deploy(ctx, i.Cloud, stack.Options{
+		Claim: stack.Process(bootstrap), Environment: o.Environment,
+		Limiter: ifBuilt("limiter"), Reset: ifBuilt("reset"), Sweep: ifBuilt("sweep"),
+	})
+	if err != nil {
+		return err
+	}
+	i.Stack = deployed
+	for _, name := range slices.Sorted(maps.Keys(o.Functions)) {
+		if err := i.addFunction(ctx, name, o.Functions[name]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // EnvLimiterFunction is the variable that tells further functions the name of the
@@ -123,9 +172,13 @@ func (i *Instance) addFunction(ctx context.Context, name, path string) error {
 	})
 }
 
-// Close ends the cloud and every function process.
+// Close ends the cloud and every function process, and saves the data if they are kept.
 func (i *Instance) Close() error {
-	return errors.Join(i.Cloud.Close(), os.RemoveAll(i.scratch))
+	err := i.Cloud.Close()
+	if i.data != nil {
+		err = errors.Join(err, i.data.close())
+	}
+	return errors.Join(err, os.RemoveAll(i.scratch))
 }
 
 // Exports are the lines to paste into a shell, so that the Sluice and AWS
@@ -155,7 +208,11 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(o.Out, `Sluice runs at %s, in memory: it is gone when this ends (Ctrl-C).
+	kept := "in memory: it is gone when this ends (Ctrl-C)"
+	if o.Data != "" {
+		kept = "with its data in " + o.Data + ": they are there again at the next start"
+	}
+	fmt.Fprintf(o.Out, `Sluice runs at %s, %s.
 
 In another terminal:
 
@@ -166,7 +223,7 @@ sluice list
 
 What the functions log:
 
-`, i.Endpoint, i.Exports())
+`, i.Endpoint, kept, i.Exports())
 	<-ctx.Done()
 	return i.Close()
 }

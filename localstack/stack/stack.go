@@ -6,6 +6,7 @@ package stack
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/aws/aws-sdk-go-v2/service/scheduler"
+	schedulertypes "github.com/aws/aws-sdk-go-v2/service/scheduler/types"
 
 	"github.com/sluice-dev/sluice/localstack/cloud"
 	"github.com/sluice-dev/sluice/localstack/cloud/lambdaemu"
@@ -77,7 +79,8 @@ type Stack struct {
 	Table string
 }
 
-// Deploy deploys Sluice onto the cloud.
+// Deploy deploys Sluice onto the cloud. What is there already stays, with what it
+// holds: an earlier deployment's, or what a cloud has loaded.
 func Deploy(ctx context.Context, c *cloud.Cloud, o Options) (*Stack, error) {
 	if o.Name == "" {
 		o.Name = "sluice"
@@ -97,7 +100,7 @@ func Deploy(ctx context.Context, c *cloud.Cloud, o Options) (*Stack, error) {
 	if err := createBucket(ctx, s3store.NewClient(config), s.Bucket); err != nil {
 		return nil, fmt.Errorf("deploy the bucket: %w", err)
 	}
-	if _, err := scheduler.NewFromConfig(config).CreateScheduleGroup(ctx, &scheduler.CreateScheduleGroupInput{Name: &s.ScheduleGroup}); err != nil {
+	if err := createGroup(ctx, scheduler.NewFromConfig(config), s.ScheduleGroup); err != nil {
 		return nil, fmt.Errorf("deploy the schedule group: %w", err)
 	}
 	if err := createTable(ctx, dynamodb.NewFromConfig(config), s.Table); err != nil {
@@ -134,13 +137,22 @@ func Deploy(ctx context.Context, c *cloud.Cloud, o Options) (*Stack, error) {
 }
 
 func createBucket(ctx context.Context, client *s3.Client, bucket string) error {
-	if _, err := client.CreateBucket(ctx, &s3.CreateBucketInput{Bucket: &bucket}); err != nil {
+	_, err := client.CreateBucket(ctx, &s3.CreateBucketInput{Bucket: &bucket})
+	if _, there := errors.AsType[*types.BucketAlreadyOwnedByYou](err); err != nil && !there {
 		return err
 	}
-	_, err := client.PutBucketVersioning(ctx, &s3.PutBucketVersioningInput{
+	_, err = client.PutBucketVersioning(ctx, &s3.PutBucketVersioningInput{
 		Bucket:                  &bucket,
 		VersioningConfiguration: &types.VersioningConfiguration{Status: types.BucketVersioningStatusEnabled},
 	})
+	return err
+}
+
+func createGroup(ctx context.Context, client *scheduler.Client, group string) error {
+	_, err := client.CreateScheduleGroup(ctx, &scheduler.CreateScheduleGroupInput{Name: &group})
+	if _, there := errors.AsType[*schedulertypes.ConflictException](err); there {
+		return nil
+	}
 	return err
 }
 
@@ -157,6 +169,9 @@ func createTable(ctx context.Context, client *dynamodb.Client, table string) err
 		AttributeDefinitions: []ddbtypes.AttributeDefinition{text("pk"), text("sk")},
 		BillingMode:          ddbtypes.BillingModePayPerRequest,
 	})
+	if _, there := errors.AsType[*ddbtypes.ResourceInUseException](err); there {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -203,6 +204,48 @@ func TestAnIdleProcessThatDiesIsReplaced(t *testing.T) {
 	}
 	if second := answered(t, s, `{}`).PID; second == first {
 		t.Errorf("process %d is still there", first)
+	}
+}
+
+func TestAProcessKilledWhileItRunsIsReplacedAndItsEventTriedAgain(t *testing.T) {
+	t.Parallel()
+	fn := processFunction()
+	fn.RetryDelays = []time.Duration{time.Millisecond, time.Millisecond}
+	lines := &logLines{}
+	s := serve(t, Options{LogSink: lines.add}, fn)
+	marker := filepath.Join(t.TempDir(), "marker")
+	enqueue(t, s, "fn", fmt.Sprintf(`{"do":"hang-once","text":%q}`, marker))
+	killed := processIn(t, marker)
+	process, err := os.FindProcess(killed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if again := processIn(t, marker+".again"); again == killed {
+		t.Errorf("process %d is still there", killed)
+	}
+	if !lines.contain("signal: killed") {
+		t.Errorf("the log does not tell: %q", lines.all())
+	}
+}
+
+// processIn waits for a file that holds a process id.
+func processIn(t *testing.T, path string) int {
+	t.Helper()
+	for {
+		if text, err := os.ReadFile(path); err == nil && len(text) > 0 {
+			pid, err := strconv.Atoi(string(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return pid
+		}
+		if t.Context().Err() != nil {
+			t.Fatal("the function never ran")
+		}
+		time.Sleep(time.Millisecond)
 	}
 }
 

@@ -36,7 +36,19 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"sluice": func() { os.Exit(Main()) }})
+	testscript.Main(cleaning{m}, map[string]func(){"sluice": func() { os.Exit(Main()) }})
+}
+
+// cleaning removes what tests have built.
+type cleaning struct{ *testing.M }
+
+func (m cleaning) Run() int {
+	defer func() { _ = os.RemoveAll(filepath.Dir(claimPath())) }() // nothing to do about it
+	return m.M.Run()
+}
+
+func claimPath() string {
+	return filepath.Join(os.TempDir(), fmt.Sprintf("sluice-claim-%d", os.Getpid()), "bootstrap")
 }
 
 // TestScripts runs the scripts of testdata, each against an S3 of its own with
@@ -57,6 +69,8 @@ func TestScripts(t *testing.T) {
 			"interrupt":  interrupt,
 			"killed":     killed,
 			"eventually": eventually,
+			"claim":      buildClaim,
+			"exports":    exports,
 		},
 	})
 }
@@ -372,4 +386,35 @@ func eventually(ts *testscript.TestScript, _ bool, args []string) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	ts.Fatalf("%s never held %s", args[0], args[1])
+}
+
+// claimFunction builds the claim function once.
+var claimFunction = sync.OnceValues(func() (path string, err error) {
+	path = claimPath()
+	build := exec.Command("go", "build", "-tags", "lambda.norpc", "-o", path, "../../../../functions/claim")
+	if text, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the claim function: %w\n%s", err, text)
+	}
+	return path, nil
+})
+
+// claim NAME: the variable is the path of the compiled claim function.
+func buildClaim(ts *testscript.TestScript, _ bool, args []string) {
+	path, err := claimFunction()
+	ts.Check(err)
+	ts.Setenv(args[0], path)
+}
+
+// exports FILE: sets the variables of the lines "export NAME=VALUE..." of the file.
+func exports(ts *testscript.TestScript, _ bool, args []string) {
+	for line := range strings.Lines(ts.ReadFile(args[0])) {
+		pairs, ok := strings.CutPrefix(line, "export ")
+		if !ok {
+			continue
+		}
+		for _, pair := range strings.Fields(pairs) {
+			name, value, _ := strings.Cut(pair, "=")
+			ts.Setenv(name, value)
+		}
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-lambda-go/lambdacontext"
@@ -51,6 +52,14 @@ func handle(ctx context.Context, ev event) (answer, error) {
 	case "exit":
 		os.Exit(7)
 	case "hang":
+		select {}
+	case "hang-once": // leaves a file with its process id, and does not hang where there is one
+		if _, err := os.Stat(ev.Text); err == nil {
+			return a, os.WriteFile(ev.Text+".again", []byte(strconv.Itoa(a.PID)), 0o600)
+		}
+		if err := os.WriteFile(ev.Text, []byte(strconv.Itoa(a.PID)), 0o600); err != nil {
+			return a, err
+		}
 		select {}
 	case "connect": // holds a connection for as long as the process lives
 		if _, err := net.Dial("tcp", ev.Text); err != nil {
