@@ -90,6 +90,10 @@ bench-ops: build-host ## Print requests per task, per sleep and per idle hour, c
 	@go run ./bench/ops
 	@go test ./shared/worker -run '^$$' -bench . -benchmem | grep '^Benchmark'
 
+.PHONY: bench-cold
+bench-cold: build-host ## Print how long each function takes to start and answer its first invocation, and its size
+	@go run ./bench/cold
+
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run the linters of .golangci.yml (builds the pinned golangci-lint on first use)
 	@$(GOLANGCI_LINT) run ./... ./.ci/docscheck ./.ci/testsummary
