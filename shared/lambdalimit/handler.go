@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/sluice-dev/sluice/shared/emf"
 	"github.com/sluice-dev/sluice/shared/limit"
 )
 
@@ -32,8 +33,8 @@ type Handler struct {
 	// Limiter decides.
 	Limiter Limiter
 
-	// Log gets a line for each request that failed by no fault of the caller.
-	// Defaults to slog.Default.
+	// Log gets a line for each request that failed by no fault of the caller, which
+	// carries a metric if it is JSON. Defaults to slog.Default.
 	Log *slog.Logger
 }
 
@@ -169,11 +170,17 @@ func (h *Handler) log() *slog.Logger {
 	return h.Log
 }
 
-// report logs what an operator may have to look into.
+// MetricErrors counts requests that failed by no fault of the caller, in the namespace
+// "Sluice", by the dimension Code. The claim function has a metric of that name by TaskType.
+const MetricErrors = "LimiterErrors"
+
+// report logs what an operator may have to look into, as one line that carries its metric.
 func (h *Handler) report(ctx context.Context, op Op, e *Error) {
 	switch e.Code {
 	case StoreBusy, StoreUnavailable, AccessDenied, Internal:
-		h.log().ErrorContext(ctx, "request failed", "op", op, "code", e.Code, "error", e.Message)
+		attrs := []slog.Attr{slog.String("op", string(op)), slog.String("error", e.Message)}
+		attrs = append(attrs, emf.Attrs(time.Now(), emf.Dimension{Name: "Code", Value: string(e.Code)}, emf.One(MetricErrors))...)
+		h.log().LogAttrs(ctx, slog.LevelError, "request failed", attrs...)
 	case InvalidRequest, InvalidPolicy, UnknownPolicy: // the caller knows
 	}
 }

@@ -2,12 +2,15 @@ package lambdalimit_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/sluice-dev/sluice/shared/lambdalimit"
 	"github.com/sluice-dev/sluice/shared/limit"
 )
 
@@ -257,6 +260,41 @@ func TestErrorsHaveCodes(t *testing.T) {
 		if !strings.Contains(b.log.String(), "op=acquire") {
 			t.Errorf("%v: logged %q", c.err, b.log)
 		}
+	}
+}
+
+// An alarm can be set on what the operator has to look into, and on nothing else.
+func TestTroubleIsAMetricByItsCode(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.handler.Log = slog.New(slog.NewJSONHandler(b.log, nil))
+	b.ask(t, `{"op":"acquire","tiers":[{"policy":"nobody"}]}`)
+	if b.log.Len() > 0 {
+		t.Errorf("the caller's own mistake: %s", b.log)
+	}
+	b.limiter.fail = limit.ErrStoreDenied
+	b.ask(t, `{"op":"acquire","tiers":[{"policy":"vendor"}]}`)
+	var line struct {
+		AWS struct {
+			CloudWatchMetrics []struct {
+				Namespace  string
+				Dimensions [][]string
+				Metrics    []struct{ Name, Unit string }
+			}
+		} `json:"_aws"`
+		Op            string `json:"op"`
+		Code          string
+		LimiterErrors float64
+	}
+	if err := json.Unmarshal(b.log.Bytes(), &line); err != nil {
+		t.Fatal(err)
+	}
+	if line.Op != "acquire" || line.Code != "access_denied" || line.LimiterErrors != 1 || len(line.AWS.CloudWatchMetrics) != 1 {
+		t.Fatalf("line = %s", b.log)
+	}
+	m := line.AWS.CloudWatchMetrics[0]
+	if m.Namespace != "Sluice" || m.Dimensions[0][0] != "Code" || m.Metrics[0].Name != lambdalimit.MetricErrors || m.Metrics[0].Unit != "Count" {
+		t.Errorf("line = %s", b.log)
 	}
 }
 
