@@ -91,7 +91,7 @@ func TestACancelRacesAClaim(t *testing.T) {
 								l.visit(t, id)
 								return
 							}
-							go l.visit(t, id) // it runs on
+							go l.invoke(id) // it runs on
 							time.Sleep(time.Second)
 						})
 						got, err := l.Queue.Cancel(t.Context(), id)

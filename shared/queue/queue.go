@@ -15,8 +15,10 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/sluice-dev/sluice/shared/s3store"
 	"github.com/sluice-dev/sluice/shared/task"
@@ -174,16 +176,17 @@ func (q *Queue) Replay(ctx context.Context, id string) (task.Task, error) {
 }
 
 // Wait looks at a task until it has ended, at first five times a second and
-// then more seldom, or until the context ends.
+// then more seldom, or until the context ends. The task is returned as it was seen last, also
+// with an error.
 func (q *Queue) Wait(ctx context.Context, id string) (task.Task, error) {
 	const first, most = 200 * time.Millisecond, 2 * time.Second
+	var t task.Task
 	for pause := first; ; pause = min(pause*3/2, most) {
 		rec, err := q.find(ctx, id)
 		if err != nil {
-			return task.Task{}, err
+			return t, err
 		}
-		t := rec.Task
-		if t.Status.Terminal() {
+		if t = rec.Task; t.Status.Terminal() {
 			return q.store.Resolve(ctx, t)
 		}
 		timer := time.NewTimer(pause)
@@ -207,9 +210,15 @@ func (q *Queue) find(ctx context.Context, id string) (s3store.Record, error) {
 	return rec, err
 }
 
+// encodeInput is the input's JSON text, which is checked if it came as one.
 func encodeInput(input any) (json.RawMessage, error) {
 	switch v := input.(type) {
 	case json.RawMessage:
+		// Names given twice and halves of surrogate pairs are a matter between producer and handler.
+		valid := utf8.Valid(v) && jsontext.Value(v).IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+		if len(v) > 0 && !valid {
+			return nil, errors.New("the input is not valid JSON: it must be one JSON value in UTF-8")
+		}
 		return v, nil
 	case nil:
 		return nil, nil

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"maps"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
@@ -156,35 +155,11 @@ func (q *Queue) prepare(taskType string, input any, opts []Option) (submission, 
 	if err != nil {
 		return submission{}, nil, err
 	}
-	// Names given twice and halves of surrogate pairs are a matter between producer and handler.
-	anyJSON := []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
-	if len(data) > 0 && !(utf8.Valid(data) && jsontext.Value(data).IsValid(anyJSON...)) {
-		return submission{}, nil, errors.New("the input is not valid JSON: it must be one JSON value in UTF-8")
-	}
 	s := submission{Task: task.New("", taskType, q.now())}
 	for _, opt := range opts {
 		opt(&s)
 	}
-	switch {
-	case s.keyed && s.IdempotencyKey == "":
-		return submission{}, nil, errors.New("the idempotency key is empty: give a key, or none")
-	case s.keyed && s.named:
-		return submission{}, nil, errors.New("an id and an idempotency key are given: the key derives the id, give one of them")
-	case s.scoped && !s.keyed:
-		return submission{}, nil, errors.New("a scope is given and no idempotency key: give both, or none")
-	case s.scoped && s.IdempotencyScope == "":
-		return submission{}, nil, errors.New("the scope of the idempotency key is empty: give a scope, or none for the task type")
-	case s.keyed:
-		s.ID, s.named = task.DeriveID(s.KeyScope(), s.IdempotencyKey), true
-	}
-	if !s.named {
-		id, err := uuid.NewV7()
-		if err != nil {
-			return submission{}, nil, fmt.Errorf("make an id: %w", err)
-		}
-		s.ID = id.String()
-	}
-	if err := task.ValidateID(s.ID); err != nil {
+	if err := s.nameIt(); err != nil {
 		return submission{}, nil, err
 	}
 	if s.Input = data; len(data) > s3store.InlineBytes {
@@ -194,6 +169,29 @@ func (q *Queue) prepare(taskType string, input any, opts []Option) (submission, 
 		return submission{}, nil, err
 	}
 	return s, data, s.Validate()
+}
+
+// nameIt gives the task its id: the chosen one, the one that the key derives, or a new one.
+func (s *submission) nameIt() error {
+	switch {
+	case s.keyed && s.IdempotencyKey == "":
+		return errors.New("the idempotency key is empty: give a key, or none")
+	case s.keyed && s.named:
+		return errors.New("an id and an idempotency key are given: the key derives the id, give one of them")
+	case s.scoped && !s.keyed:
+		return errors.New("a scope is given and no idempotency key: give both, or none")
+	case s.scoped && s.IdempotencyScope == "":
+		return errors.New("the scope of the idempotency key is empty: give a scope, or none for the task type")
+	case s.keyed:
+		s.ID, s.named = task.DeriveID(s.KeyScope(), s.IdempotencyKey), true
+	case !s.named:
+		id, err := uuid.NewV7()
+		if err != nil {
+			return fmt.Errorf("make an id: %w", err)
+		}
+		s.ID = id.String()
+	}
+	return task.ValidateID(s.ID)
 }
 
 // checkTimes refuses times that a record has no digits for.

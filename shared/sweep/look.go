@@ -117,13 +117,14 @@ func (r *run) look(ctx context.Context, e s3store.Entry) (finding, error) {
 func (r *run) lookAtSubmission(ctx context.Context, e s3store.Entry) (finding, error) {
 	r.requests.Add(1)
 	sub, err := r.Store.Submitted(ctx, e.ID)
-	switch {
-	case errors.Is(err, s3store.ErrNotFound): // it has ended since it was listed
+	if errors.Is(err, s3store.ErrNotFound) { // it has ended since it was listed
 		return finding{entry: e}, nil
-	case err != nil:
+	}
+	if err != nil {
 		return finding{entry: e}, err
-	case sub.Problem != nil:
-		return finding{e, NoTask, e.ModifiedAt}, nil
+	}
+	if sub.Problem != nil {
+		return finding{e, NoTask, e.ModifiedAt}, nil //nolint:nilerr // the problem is the finding
 	}
 	return finding{e, LostEvent, sub.Task.NextLook()}, nil
 }

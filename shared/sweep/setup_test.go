@@ -139,16 +139,15 @@ func (b *bundle) run(changes ...func(*sweep.Config)) sweep.Report {
 }
 
 // untilRound sweeps until the end of the inbox is reached.
-func (b *bundle) untilRound(changes ...func(*sweep.Config)) (runs int) {
+func (b *bundle) untilRound(changes ...func(*sweep.Config)) {
 	b.t.Helper()
 	const most = 1000
-	for runs = 1; runs < most; runs++ {
+	for range most {
 		if b.run(changes...).Round {
-			return runs
+			return
 		}
 	}
-	b.t.Fatalf("the inbox has no end after %d runs", runs)
-	return 0
+	b.t.Fatalf("the inbox has no end after %d runs", most)
 }
 
 // submit puts a task into the inbox that was due when it was submitted.
@@ -158,7 +157,7 @@ func (b *bundle) submit(id string, changes ...func(*task.Task)) task.Task {
 	for _, change := range changes {
 		change(&t)
 	}
-	version, err := b.Store.Submit(b.t.Context(), t)
+	version, err := b.Submit(b.t.Context(), t)
 	if err != nil {
 		b.t.Fatal(err)
 	}
