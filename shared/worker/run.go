@@ -203,7 +203,7 @@ func (e *Engine) record(ctx context.Context, w *work, r result) error {
 	lease := w.rec.Task.LeaseID
 	for {
 		err := e.change(ctx, w, event)
-		if refused, ok := errors.AsType[*task.TransitionError](err); ok {
+		if refused, ok := errors.AsType[*task.TransitionError](err); ok && w.rec.Task.Status == task.Running {
 			// What the handler returned can't be stored, and would not be the next time.
 			event = task.Failure{Error: refused.Error(), Permanent: true}
 			continue

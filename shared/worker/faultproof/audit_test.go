@@ -20,7 +20,7 @@ type audit struct {
 }
 
 func (w *world) audit() audit {
-	return audit{w, s3store.NewClient(w.stack.Config(auditClient))}
+	return audit{w, s3store.NewClient(w.config(auditClient, nil))}
 }
 
 func (a audit) bucket() *string { return &a.w.stack.Bucket }
@@ -59,7 +59,7 @@ func (a audit) tags(key string) string {
 }
 
 func (a audit) get(id string) task.Task {
-	t, err := queue.New(a.w.stack.Config(auditClient), a.w.stack.Bucket).Get(context.Background(), id)
+	t, err := queue.New(a.w.config(auditClient, nil), a.w.stack.Bucket).Get(context.Background(), id)
 	a.must(err)
 	return t
 }
@@ -78,7 +78,7 @@ func (a audit) left() []string {
 	for _, marker := range out.DeleteMarkers {
 		left = append(left, "the delete marker of "+aws.ToString(marker.Key))
 	}
-	schedules, err := scheduler.NewFromConfig(a.w.stack.Config(auditClient)).ListSchedules(context.Background(), &scheduler.ListSchedulesInput{GroupName: &a.w.stack.ScheduleGroup})
+	schedules, err := scheduler.NewFromConfig(a.w.config(auditClient, nil)).ListSchedules(context.Background(), &scheduler.ListSchedulesInput{GroupName: &a.w.stack.ScheduleGroup})
 	a.must(err)
 	for _, s := range schedules.Schedules {
 		left = append(left, "schedule "+aws.ToString(s.Name))

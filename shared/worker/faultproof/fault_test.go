@@ -21,6 +21,7 @@ type request struct {
 	key       string // of S3
 	name      string // of a schedule
 	version   string // of an object that is deleted
+	dynamo    bool
 	// conditional writes can be refused with 409 and 412.
 	conditional bool
 	body        []byte
@@ -51,6 +52,9 @@ func takeApart(client string, r *http.Request) (request, error) {
 	}
 	query := r.URL.Query()
 	switch path := r.URL.Path; {
+	case r.Header.Get("X-Amz-Target") != "":
+		_, out.operation, _ = strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+		out.dynamo = true
 	case strings.HasPrefix(path, "/2015-03-31/functions/"):
 		out.operation = "Invoke"
 	case strings.HasPrefix(path, "/schedules/"):
@@ -153,8 +157,11 @@ var requestFaults = []*fault{
 		return x.refuse(500, "InternalError"), nil
 	}},
 	{name: "throttled", request: func(x *exchange) (*http.Response, error) {
-		if x.req.s3() {
+		switch {
+		case x.req.s3():
 			return x.refuse(503, "SlowDown"), nil
+		case x.req.dynamo:
+			return x.refuse(400, "ThrottlingException"), nil
 		}
 		return x.refuse(429, "ThrottlingException"), nil
 	}},
@@ -206,10 +213,21 @@ var requestFaults = []*fault{
 		return x.refuse(500, "InternalError"), nil
 	}},
 	{name: "outage", cost: 1, fits: functions, request: func(x *exchange) (*http.Response, error) {
-		x.w.breakFor("", 4*time.Minute)
+		x.w.breakFor(everything, 4*time.Minute)
 		return x.refuse(500, "InternalError"), nil
 	}},
+	{name: "done-then-s3-down", cost: 1, fits: functions, request: func(x *exchange) (*http.Response, error) {
+		_, _ = x.send()
+		x.w.breakFor(allOfS3, 4*time.Minute)
+		return nil, reset()
+	}},
 }
+
+// What can be down beside requests of one kind.
+const (
+	everything = ""
+	allOfS3    = "s3"
+)
 
 // eventFaults are all faults of events.
 var eventFaults = []*fault{
@@ -258,19 +276,27 @@ func (w *world) deliver(label string, delay time.Duration) []time.Duration {
 	return delays
 }
 
-// breakFor makes requests of that label fail for some time, all requests of
-// functions if it is empty.
-func (w *world) breakFor(label string, d time.Duration) {
+// breakFor makes requests of that label fail for some time, or those of functions
+// that everything or allOfS3 means.
+func (w *world) breakFor(what string, d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.down[label] = time.Now().Add(d)
+	w.down[what] = time.Now().Add(d)
 }
 
 func (w *world) isDown(r request) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
-	return now.Before(w.down[r.label()]) || functions(r) && now.Before(w.down[""])
+	return now.Before(w.down[r.label()]) ||
+		functions(r) && (now.Before(w.down[everything]) || r.s3() && now.Before(w.down[allOfS3]))
+}
+
+// doubt notes an instance that may not know whether it charged or claimed.
+func (w *world) doubt(i *instance) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.doubted[i] = true
 }
 
 // transport is how one process reaches AWS.
@@ -288,9 +314,13 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	x := &exchange{transport: t, http: r, req: req}
 	if t.w.isDown(req) {
+		t.w.doubt(t.instance)
 		return x.refuse(500, "InternalError"), nil
 	}
 	if f := t.w.meet(req.label(), req); f != nil {
+		if f.cost > 0 {
+			t.w.doubt(t.instance)
+		}
 		return f.request(x)
 	}
 	return x.send()
@@ -336,7 +366,7 @@ func (x *exchange) sendLate(d time.Duration) {
 
 // refuse is an error answer in the way of the service.
 func (x *exchange) refuse(status int, code string) *http.Response {
-	body, kind := `{"__type":"`+code+`","message":"injected"}`, "application/json"
+	body, kind := `{"__type":"`+code+`","message":"injected"}`, "application/x-amz-json-1.0"
 	if x.req.s3() {
 		body, kind = `<?xml version="1.0" encoding="UTF-8"?><Error><Code>`+code+`</Code><Message>injected</Message></Error>`, "application/xml"
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -11,6 +13,12 @@ import (
 	"testing/synctest"
 	"time"
 )
+
+// TestMain lets garbage pile up: thousands of little clouds come and go.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400)
+	os.Exit(m.Run())
+}
 
 // live walks one case, and returns the sites it came by and what was wrong.
 func live(t *testing.T, s scenario, p plan, v variant) (sites []site, reached int, problems []string) {

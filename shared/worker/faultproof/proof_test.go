@@ -1,6 +1,7 @@
 package faultproof_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -10,6 +11,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/sluice-dev/sluice/shared/dynamolimit"
 	"github.com/sluice-dev/sluice/shared/s3store"
 	"github.com/sluice-dev/sluice/shared/task"
 )
@@ -89,15 +93,26 @@ func (w *world) recordWritten(x *exchange) {
 	o := w.observed(next.ID)
 	prev := o.task()
 	o.writes = append(o.writes, write{next, x.instance})
+	if next.Status == task.Running && next.LeaseID != prev.LeaseID {
+		w.claims = append(w.claims, time.Now())
+	}
+	if !next.Status.Terminal() && !w.inInbox(next.InboxVersion) {
+		w.complain("task %s is %s and not in the inbox", next.ID, next.Status)
+	}
 	if err := legal(prev, next, x.instance); err != nil {
 		w.complain("task %s, revision %d, written by %s: %v", next.ID, next.Revision, x.instance.name, err)
 	}
-	if runner := w.running[next.ID]; runner != nil && x.client == claimClient && !w.scenario.wildClock {
+	if runner := w.running[next.ID]; runner != nil && x.client == claimClient {
 		w.complain("task %s was written (%s, by %s) while its handler runs on %s", next.ID, next.Status, x.instance.name, runner.name)
 	}
 	if x.client == claimClient && next.Status == task.Pending && !w.wakeUpFor(next) && len(w.down) == 0 {
 		w.complain("task %s sleeps until %s and no wake-up is armed", next.ID, next.AvailableAt)
 	}
+}
+
+func (w *world) inInbox(version string) bool {
+	_, in := w.inbox[version]
+	return in
 }
 
 // wakeUpFor tells whether a wake-up for a sleeping task was asked for, or one
@@ -191,9 +206,6 @@ type want struct {
 // check holds a task that has ended against what is wanted. The plan's faults
 // may have cost retries.
 func (w *world) check(id string, want want) {
-	if w.scenario.wildClock {
-		return
-	}
 	t := w.observed(id).task()
 	cost := w.plan.cost()
 	complain := func(format string, args ...any) {
@@ -248,9 +260,28 @@ func (w *world) checkEnd() {
 	if letters := w.cloud.SQS().Messages(w.stack.DeadLetters); w.plan.cost() == 0 && len(letters) > 0 {
 		w.complain("dead letter: %s", letters[0].Body)
 	}
+	w.checkLimit()
 	for _, id := range slices.Sorted(maps.Keys(w.tasks)) {
 		if _, known := w.scenario.want[id]; !known && len(w.tasks[id].writes) > 0 {
 			w.complain("task %s came from nowhere", id)
+		}
+	}
+}
+
+// checkLimit holds the claims against the limit: each was paid for, once, and
+// none came too soon. Where it can't be known whether a charge or a claim took place, tokens may
+// be lost, never minted.
+func (w *world) checkLimit() {
+	if w.scenario.quota {
+		reading, err := dynamolimit.New(dynamodb.NewFromConfig(w.config(auditClient, nil)), w.stack.Table).Inspect(context.Background(), w.scenario.limit.Key(""))
+		used, claims := reading.Used, int64(len(w.claims))
+		if err != nil || used < claims || used > claims+int64(len(w.doubted)) {
+			w.complain("%d units were charged for %d claims, %v", used, claims, err)
+		}
+	}
+	for i := 1; i < len(w.claims); i++ {
+		if gap := w.claims[i].Sub(w.claims[i-1]); gap < w.scenario.gap {
+			w.complain("a claim %s after the one before, want %s at least", gap, w.scenario.gap)
 		}
 	}
 }

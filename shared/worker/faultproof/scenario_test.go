@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-dev/sluice/shared/limit"
 	"github.com/sluice-dev/sluice/shared/queue"
 	"github.com/sluice-dev/sluice/shared/s3store"
 	"github.com/sluice-dev/sluice/shared/task"
@@ -24,6 +25,12 @@ type scenario struct {
 	// want is how each task ends.
 	want map[string]want
 
+	// limit limits all tasks. With quota it is one without refill, whose balance must tell the
+	// claims in the end; else claims must lie as far apart as gap.
+	limit *limit.Policy
+	quota bool
+	gap   time.Duration
+
 	// engine changes the engine's settings.
 	engine func(*worker.Config)
 	// functionTimeout of the claim function, 15 minutes by default.
@@ -35,10 +42,6 @@ type scenario struct {
 	dropEvents bool
 	// sweeps puts the sweep's requests among those that meet faults.
 	sweeps bool
-	// wildClock allows clocks that are so wrong that runs overlap, which no lease
-	// prevents. What remains is that a worker without the lease writes nothing, and that the
-	// task ends, somehow.
-	wildClock bool
 	// quarantined is how many objects are set aside.
 	quarantined int
 }
@@ -78,6 +81,13 @@ func failThenComplete(w *world, _ context.Context, t task.Task) (any, error) {
 }
 
 func noRest(c *worker.Config) { c.Rest = worker.NoRest }
+
+// quota is spent and never refilled: what was charged can be counted in the
+// end. perMinute keeps claims apart.
+var (
+	quota     = limit.Policy{Name: "quota", Manual: limit.ByOperator, Max: 100}
+	perMinute = limit.Policy{Name: "per-minute", Rate: limit.Per(1, time.Minute), Max: 1}
+)
 
 func one(w want) map[string]want { return map[string]want{"t1": w} }
 
@@ -328,19 +338,27 @@ var scenarios = []scenario{
 		want: one(want{status: task.Completed, output: "fine"}),
 	},
 	{
-		name: "clock-an-hour-ahead", wildClock: true,
-		handle: func(_ *world, ctx context.Context, _ task.Task) (any, error) {
+		name: "lease-taken-over", handle: func(_ *world, ctx context.Context, _ task.Task) (any, error) {
 			return "fine", sleep(ctx, 30*time.Second)
 		},
 		life: func(w *world) {
 			w.submit("t1", 1)
-			time.Sleep(10 * time.Second)
-			w.mu.Lock()
-			w.wild = true
-			w.mu.Unlock()
-			w.batch("t1")
+			w.takeOver("t1")
 			w.awaitEnd("t1")
 		},
-		want: one(want{}),
+		want: one(want{status: task.Completed, retries: 1, output: "fine", lastError: "Timeout - task exceeded lease duration"}),
+	},
+	{
+		name: "limited", handle: sleepRetryComplete, life: submitOne, limit: &quota, quota: true,
+		want: one(want{status: task.Completed, reschedules: 1, retries: 1, output: "fine", lastError: "boom"}),
+	},
+	{
+		name: "throttled", handle: fine, limit: &perMinute, gap: 58 * time.Second,
+		life: func(w *world) {
+			w.submit("t1", 1)
+			w.submit("t2", 1)
+			w.awaitEnd("t1", "t2")
+		},
+		want: map[string]want{"t1": {status: task.Completed, output: "fine"}, "t2": {status: task.Completed, output: "fine"}},
 	},
 }

@@ -14,10 +14,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+
 	"github.com/sluice-dev/sluice/localstack/cloud"
 	"github.com/sluice-dev/sluice/localstack/cloud/lambdaemu"
 	"github.com/sluice-dev/sluice/localstack/cloud/scheduleremu"
 	"github.com/sluice-dev/sluice/localstack/stack"
+	"github.com/sluice-dev/sluice/shared/limit"
 	"github.com/sluice-dev/sluice/shared/queue"
 	"github.com/sluice-dev/sluice/shared/s3store"
 	"github.com/sluice-dev/sluice/shared/sweep"
@@ -58,9 +61,10 @@ type world struct {
 	running   map[string]*instance
 	tasks     map[string]*observed
 	armed     map[string][]int64
-	inbox     map[string]bool // the versions in the inbox; true for submissions, false for junk
+	claims    []time.Time
+	doubted   map[*instance]bool // they met a fault that may cost a charge
+	inbox     map[string]bool    // the versions in the inbox; true for submissions, false for junk
 	down      map[string]time.Time
-	wild      bool // the next claim function instance has a clock that is wrong
 	problems  []string
 }
 
@@ -120,11 +124,13 @@ func newWorld(t *testing.T, s scenario, p plan, v variant) *world {
 	w := &world{
 		t: t, scenario: s, plan: p, variant: v, started: time.Now(),
 		seen: map[string]int{}, notes: map[string]bool{}, running: map[string]*instance{},
-		tasks: map[string]*observed{}, armed: map[string][]int64{}, inbox: map[string]bool{}, down: map[string]time.Time{},
+		tasks: map[string]*observed{}, armed: map[string][]int64{}, inbox: map[string]bool{}, down: map[string]time.Time{}, doubted: map[*instance]bool{},
 	}
 	w.cloud = cloud.New(cloud.Options{
 		Scheduler: scheduleremu.Options{Lateness: v.lateness},
-		Latency:   map[cloud.Service]time.Duration{cloud.S3: 20 * time.Millisecond, cloud.Scheduler: 30 * time.Millisecond},
+		Latency: map[cloud.Service]time.Duration{
+			cloud.S3: 20 * time.Millisecond, cloud.Scheduler: 30 * time.Millisecond, cloud.DynamoDB: 10 * time.Millisecond,
+		},
 	})
 	t.Cleanup(func() {
 		if err := w.cloud.Close(); err != nil {
@@ -152,10 +158,18 @@ func (w *world) newInstance(kind string, exit func()) *instance {
 	defer w.mu.Unlock()
 	w.instances++
 	i := &instance{w: w, name: fmt.Sprintf("%s-%d", kind, w.instances), exit: exit, skew: w.variant.skew(w.instances)}
-	if w.wild && kind == claimClient {
-		i.skew, w.wild = time.Hour, false
-	}
 	return i
+}
+
+// config is how an instance reaches the cloud. Signatures are spared: nobody
+// looks at them.
+func (w *world) config(client string, i *instance) aws.Config {
+	config := w.cloud.Config(cloud.Label(client))
+	config.Credentials = aws.AnonymousCredentials{}
+	if i != nil {
+		config.HTTPClient = &http.Client{Transport: &transport{w: w, client: client, instance: i, inner: w.cloud.Transport(client)}}
+	}
+	return config
 }
 
 type instanceKey struct{}
@@ -163,9 +177,7 @@ type instanceKey struct{}
 func (w *world) claimFunction(env map[string]string) lambdaemu.Runtime {
 	return lambdaemu.Func(func(ctx context.Context, payload []byte) ([]byte, error) {
 		i := w.newInstance(claimClient, func() { lambdaemu.Exit(ctx) })
-		config := w.cloud.Config(cloud.Label(claimClient))
-		config.HTTPClient = &http.Client{Transport: &transport{w: w, client: claimClient, instance: i, inner: w.cloud.Transport(claimClient)}}
-		engine, err := worker.FromEnvironment(config, w.mux(), func(name string) string { return env[name] })
+		engine, err := worker.FromEnvironment(w.config(claimClient, i), w.mux(), func(name string) string { return env[name] })
 		if err != nil {
 			return nil, err
 		}
@@ -181,9 +193,7 @@ func (w *world) claimFunction(env map[string]string) lambdaemu.Runtime {
 func (w *world) sweepFunction(env map[string]string) lambdaemu.Runtime {
 	return lambdaemu.Func(func(ctx context.Context, payload []byte) ([]byte, error) {
 		i := w.newInstance(sweepClient, func() { lambdaemu.Exit(ctx) })
-		config := w.cloud.Config(cloud.Label(sweepClient))
-		config.HTTPClient = &http.Client{Transport: &transport{w: w, client: sweepClient, instance: i, inner: w.cloud.Transport(sweepClient)}}
-		c, err := sweep.ConfigFromEnvironment(config, func(name string) string { return env[name] })
+		c, err := sweep.ConfigFromEnvironment(w.config(sweepClient, i), func(name string) string { return env[name] })
 		if err != nil {
 			return nil, err
 		}
@@ -206,13 +216,17 @@ func (w *world) mux() *worker.Mux {
 	if time.Since(w.started) < w.scenario.deployedAfter {
 		return mux
 	}
+	var options []worker.HandleOption
+	if w.scenario.limit != nil {
+		options = append(options, worker.WithLimits(limit.Global[json.RawMessage](*w.scenario.limit)))
+	}
 	worker.Handle(mux, "job", func(ctx context.Context, _ json.RawMessage) (any, error) {
 		t, _ := worker.TaskFrom(ctx)
 		i, _ := ctx.Value(instanceKey{}).(*instance)
 		w.enter(t, i)
 		defer w.leave(t, i)
 		return w.scenario.handle(w, ctx, t)
-	})
+	}, options...)
 	return mux
 }
 
@@ -220,7 +234,7 @@ func (w *world) mux() *worker.Mux {
 func (w *world) enter(t task.Task, i *instance) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if other := w.running[t.ID]; other != nil && !w.scenario.wildClock {
+	if other := w.running[t.ID]; other != nil {
 		w.complain("handlers of task %s overlap: attempt %d on %s, and one on %s", t.ID, t.Attempt, i.name, other.name)
 	}
 	w.running[t.ID] = i
@@ -267,11 +281,9 @@ func (w *world) produce(what string, do func(ctx context.Context, q *queue.Queue
 		go func() {
 			defer close(ended)
 			i := w.newInstance(producerClient, runtime.Goexit)
-			config := w.cloud.Config(cloud.Label(producerClient))
-			config.HTTPClient = &http.Client{Transport: &transport{w: w, client: producerClient, instance: i, inner: w.cloud.Transport(producerClient)}}
 			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 			defer cancel()
-			done <- do(ctx, queue.New(config, w.stack.Bucket), try)
+			done <- do(ctx, queue.New(w.config(producerClient, i), w.stack.Bucket), try)
 		}()
 		<-ended
 		select {
@@ -328,6 +340,36 @@ func (w *world) foreign(id, document string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.inbox[version] = strings.HasPrefix(document, "{")
+}
+
+// takeOver gives the lease of a task to a worker that is not there, as soon as
+// the task runs: what a clock that is far off would do.
+func (w *world) takeOver(id string) {
+	w.t.Helper()
+	w.until(func() bool { return w.observed(id).task().Status == task.Running })
+	w.mu.Lock()
+	t := w.observed(id).task()
+	t.Revision++
+	t.WriteID, t.LeaseID, t.WorkerID = "taken-over", "taken-over", "somebody"
+	w.observed(id).writes = append(w.observed(id).writes, write{task: t})
+	w.mu.Unlock()
+	w.audit().put(s3store.TaskKey(id), string(t.Encode()))
+}
+
+// until looks every second, sweeping meanwhile.
+func (w *world) until(seen func() bool) {
+	for passed := time.Duration(0); passed < 24*time.Hour; passed += time.Second {
+		w.mu.Lock()
+		done := seen()
+		w.mu.Unlock()
+		if done {
+			return
+		}
+		time.Sleep(time.Second)
+		if passed%sweepEvery == 0 {
+			w.sweep()
+		}
+	}
 }
 
 // batch asks the claim function to look at tasks.
