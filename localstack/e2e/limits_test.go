@@ -23,8 +23,10 @@ import (
 	"github.com/sluice-dev/sluice/shared/task"
 )
 
-// limiter is a limiter of this process on the deployed table.
+// limiter is a limiter of this process on the deployed table. It is patient: an emulator that is busy with two
+// hundred requests at once may take its time with each.
 func (s *target) limiter(options ...dynamolimit.Option) *dynamolimit.Limiter {
+	options = append(options, dynamolimit.WithAttemptTimeout(patience/2), dynamolimit.WithDeadline(patience))
 	return dynamolimit.New(dynamodb.NewFromConfig(s.config), s.table, options...)
 }
 

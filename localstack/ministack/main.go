@@ -21,6 +21,7 @@
 //   - Its DynamoDB rounds sums to 28 digits, and its HTTP/2 breaks connections off: both are set right here.
 //   - It judges transactions by the rights on what they hold, as AWS does.
 //   - Rules of EventBridge with a rate fire on time.
+//   - It refuses alarms with metric math; the end-to-end stack has none there.
 //   - It answers 412 and 404 to conditional writes, never 409.
 //   - Keys in S3 events are form-encoded and carry version and sequencer, as on AWS.
 //   - provided.al2023 functions run as child processes of the host's architecture, several at once and
