@@ -78,7 +78,11 @@ func (r *run) lookAt(ctx context.Context, entries []s3store.Entry) ([]finding, e
 	for i, look := range looks {
 		switch {
 		case failures[i] != nil:
-			r.Log.ErrorContext(ctx, "task can't be looked at", "task_id", look.entry.ID, "error", failures[i].Error())
+			reason := failures[i].Error()
+			if errors.Is(failures[i], s3store.ErrDamaged) {
+				reason = s3store.ErrDamaged.Error() // what is wrong with it may be a secret
+			}
+			r.Log.ErrorContext(ctx, "task can't be looked at", "task_id", look.entry.ID, "error", reason)
 			r.report.Unreadable++
 			if r.unreadable == nil && !errors.Is(failures[i], s3store.ErrDamaged) {
 				r.unreadable = failures[i]

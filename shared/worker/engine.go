@@ -164,7 +164,8 @@ func (e *Engine) visit(ctx context.Context, w *work) error {
 		return e.Store.Remove(ctx, w.id, w.rec.Task.InboxVersion)
 	case errors.Is(err, s3store.ErrDamaged):
 		// Trying again can't help. The task stays as it is, for a person to look at.
-		e.Log.ErrorContext(ctx, "record damaged", "task_id", w.id, "error", err.Error())
+		// What is wrong with it may be a secret, and is for `sluice get` to say.
+		e.Log.ErrorContext(ctx, "record damaged", "task_id", w.id, "error", s3store.ErrDamaged.Error())
 		return nil
 	}
 	return err
