@@ -25,6 +25,9 @@ type Limiter struct {
 	doubts  doubts
 	patient patience
 
+	// concurrency is that of the function whose tasks wait for their turn, 0 for unknown.
+	concurrency int
+
 	registry registry
 }
 

@@ -331,6 +331,9 @@ func (l *Limiter) learn(writes []*write, items []item, known []view) {
 			}
 			supposed.setState(w.policies[n], p.Apply(before))
 		}
+		if w.crowding != nil {
+			w.crowding.suppose(supposed)
+		}
 		if w.expiry.at > supposed.expires() {
 			supposed[TTLAttribute] = wholeValue(w.expiry.at)
 		}

@@ -36,6 +36,9 @@ type write struct {
 	given *givenMark
 
 	expiry expiry
+
+	// crowding is what the write does to parked tasks, nil for nothing.
+	crowding *crowding
 }
 
 type givenMark struct {
@@ -65,6 +68,9 @@ func (w *write) expression() *expression {
 	x := &expression{names: map[string]string{}, values: attributes{}}
 	for i, p := range w.plans {
 		x.tier(string(rune('a'+i)), w.policies[i], &p)
+	}
+	if w.crowding != nil {
+		x.crowd(w.crowding)
 	}
 	x.once(w)
 	x.expire(w.expiry)
@@ -240,6 +246,10 @@ func (x *expression) expire(e expiry) {
 		x.sets = append(x.sets, "#TT = "+x.whole(":TT", e.at))
 		x.conditions = append(x.conditions, "(attribute_not_exists(#TT) OR #TT <= :TT)")
 	}
+}
+
+func numberValue(n limit.Num) types.AttributeValue {
+	return &types.AttributeValueMemberN{Value: n.String()}
 }
 
 func wholeValue(n int64) types.AttributeValue {

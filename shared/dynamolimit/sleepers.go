@@ -1,0 +1,317 @@
+package dynamolimit
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/go-json-experiment/json"
+
+	"github.com/sluice-dev/sluice/shared/limit"
+)
+
+// The index of parked tasks has one item per sleeper, in a partition per group and key,
+// in the order of their places. It is a hint: it says whom to wake earlier and how many
+// wait, and decides nothing. The list of crowds has one item per group and key with
+// sleepers.
+const (
+	sleeperPrefix   = "s"
+	crowdsPartition = "crowds"
+
+	taskAttribute   = "task"
+	placeAttribute  = "place"
+	unitsAttribute  = "units"
+	askedAttribute  = "asked"
+	missedAttribute = "missed"
+
+	groupAttribute = "group"
+	keyAttribute   = "key"
+	idleAttribute  = "idle_ticket"
+	sinceAttribute = "idle_since"
+
+	// forgotten is how long after it is due an entry is forgotten that nobody removed.
+	forgotten = 30 * 24 * time.Hour
+)
+
+// sleeperPartition returns the partition of a place's sleepers.
+func (p place) sleeperPartition() string {
+	return sleeperPrefix + p.itemKey()[partitionKey].(*types.AttributeValueMemberS).Value
+}
+
+// entryKey returns the primary key of a sleeper's entry.
+func entryKey(pl limit.Place, task string) attributes {
+	p := place{pl.Group, pl.Key}
+	return attributes{partitionKey: text(p.sleeperPartition()), sortKey: text(fmt.Sprintf("%019d:%s", pl.Ticket, task))}
+}
+
+// crowdKey returns the primary key of a place in the list of those with sleepers.
+func (p place) crowdKey() attributes {
+	sum := sha256.Sum256([]byte(p.group + ":" + p.key))
+	return attributes{partitionKey: text(crowdsPartition), sortKey: text(hex.EncodeToString(sum[:]))}
+}
+
+// announce puts a place into the list of those with sleepers, and clears what was noted
+// of its being empty.
+func (l *Limiter) announce(ctx context.Context, p place) error {
+	entry := p.crowdKey()
+	entry[groupAttribute], entry[keyAttribute], entry[writeAttribute] = text(p.group), text(p.key), text(newID())
+	in := &dynamodb.PutItemInput{TableName: &l.table, Item: entry}
+	_, err := again(ctx, l, fmt.Sprintf("listing %v among the keys with sleepers", p), func(ctx context.Context) (*dynamodb.PutItemOutput, error) {
+		return l.api.PutItem(ctx, in, l.clock.once)
+	})
+	return err
+}
+
+// index keeps the index up to date with a turn. A failure is logged: a task that is not
+// in the index wakes up all the same, and an entry without a task is removed in time.
+func (t *Turn) index(ctx context.Context, held *limit.Place, d *decision) {
+	sleeps := t.Action == limit.ToPark || t.Action == limit.ToKeep
+	leaves := t.Action == limit.ToRun || t.Action == limit.ToFail || t.Action == limit.ToWait && t.slot.Left
+	if held != nil && (leaves || sleeps && t.Place != *held) {
+		if _, err := t.l.removeEntry(ctx, *held, t.task); err != nil {
+			t.l.clock.log.WarnContext(ctx, "a task that left its place stays in the index", "task_id", t.task, "error", err)
+		}
+	}
+	if sleeps {
+		if err := t.l.enter(ctx, t, d); err != nil {
+			t.l.clock.log.WarnContext(ctx, "a parked task is not in the index, and can't be woken early", "task_id", t.task, "error", err)
+		}
+	}
+}
+
+// enter puts a task into the index.
+func (l *Limiter) enter(ctx context.Context, t *Turn, d *decision) error {
+	place, err := json.Marshal(t.Place)
+	if err != nil {
+		return err
+	}
+	units := attributes{}
+	for _, c := range d.costly {
+		if c.Policy.Group == t.Place.Group && c.Key == t.Place.Key {
+			units[c.Policy.Name] = wholeValue(c.Units)
+		}
+	}
+	entry := entryKey(t.Place, t.task)
+	entry[taskAttribute], entry[placeAttribute] = text(t.task), text(string(place))
+	entry[unitsAttribute] = &types.AttributeValueMemberM{Value: units}
+	entry[askedAttribute] = wholeValue(t.WakeAt.UnixMilli())
+	entry[TTLAttribute] = wholeValue(min(t.Until.Add(forgotten).Unix(), never))
+	in := &dynamodb.PutItemInput{TableName: &l.table, Item: entry}
+	_, err = again(ctx, l, "putting a parked task into the index", func(ctx context.Context) (*dynamodb.PutItemOutput, error) {
+		return l.api.PutItem(ctx, in, l.clock.once)
+	})
+	return err
+}
+
+// removeEntry removes a task from the index, and reports whether it was in it.
+func (l *Limiter) removeEntry(ctx context.Context, p limit.Place, task string) (bool, error) {
+	in := &dynamodb.DeleteItemInput{TableName: &l.table, Key: entryKey(p, task), ReturnValues: types.ReturnValueAllOld}
+	out, err := again(ctx, l, "removing a task from the index", func(ctx context.Context) (*dynamodb.DeleteItemOutput, error) {
+		return l.api.DeleteItem(ctx, in, l.clock.once)
+	})
+	if err != nil {
+		return false, err
+	}
+	return len(out.Attributes) > 0, nil
+}
+
+// Leave has a task leave its place that is not going to run: it was cancelled, has
+// expired, or is gone. A repeated call does nothing: who removes the entry from the index
+// also counts it out.
+func (l *Limiter) Leave(ctx context.Context, task string, p limit.Place) error {
+	ctx, cancel := l.patient.limit(ctx)
+	defer cancel()
+	removed, err := l.removeEntry(ctx, p, task)
+	if err != nil || !removed {
+		return err
+	}
+	return l.crowdOf(ctx, place{p.Group, p.Key}, func(i limit.Item) limit.ItemPlan {
+		return limit.ItemPlan{Group: i.Group, Key: i.Key, Crowd: limit.CrowdLeave}
+	}, nil)
+}
+
+// crowdOf changes what an item says of those who wait, of the policies given.
+func (l *Limiter) crowdOf(ctx context.Context, p place, next func(limit.Item) limit.ItemPlan, tiers []tier) error {
+	id := newID()
+	c := &change{
+		doing:  fmt.Sprintf("counting those who wait on %v", p),
+		id:     id,
+		places: []place{p},
+		plan: func(known []view, _ time.Time) ([]*write, error) {
+			if !known[0].sure {
+				return nil, errLook
+			}
+			i, err := known[0].item.crowded(p, tiers)
+			if err != nil {
+				return nil, err
+			}
+			plan := next(i)
+			if plan.Empty() {
+				return nil, errDone
+			}
+			return []*write{{place: p, id: id, seen: known[0].item.writes(), crowding: &crowding{plan: plan, before: i}}}, nil
+		},
+		judge: func([]view, []*write, time.Time) error { return nil },
+		renew: func(*registryCopy) error { return nil },
+	}
+	c.unknown = func(cause error) error { return outOfReach(c, cause) }
+	_, _, err := l.carryOut(ctx, c)
+	return err
+}
+
+// A Crowd is a policy group and key on which tasks are parked.
+type Crowd struct {
+	Group   string `json:"group"`
+	Key     string `json:"key"`
+	Waiting int64  `json:"waiting"` // how many tasks
+}
+
+// Crowds returns the policy groups and keys on which tasks are parked, in no order.
+func (l *Limiter) Crowds(ctx context.Context) ([]Crowd, error) {
+	ctx, cancel := l.patient.limit(ctx)
+	defer cancel()
+	var crowds []Crowd
+	for listed, err := range l.crowds(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		items, err := l.read(ctx, []place{listed.place})
+		if err != nil {
+			return nil, err
+		}
+		waiting, err := items[0].whole(waitingAttribute)
+		if err != nil {
+			return nil, err
+		}
+		if waiting > 0 {
+			crowds = append(crowds, Crowd{listed.place.group, listed.place.key, waiting})
+		}
+	}
+	return crowds, nil
+}
+
+// listedCrowd is an item of the list of crowds.
+type listedCrowd struct {
+	place place
+	stamp string // of the last announcement
+	// ticket is the item's when the index was found empty at that time, the zero time
+	// for not.
+	ticket int64
+	since  time.Time
+}
+
+// crowds walks the list of crowds.
+func (l *Limiter) crowds(ctx context.Context) iter.Seq2[listedCrowd, error] {
+	return func(yield func(listedCrowd, error) bool) {
+		for i, err := range l.query(ctx, crowdsPartition, "reading the list of keys with sleepers") {
+			c := listedCrowd{place: place{i.text(groupAttribute), i.text(keyAttribute)}, stamp: i.text(writeAttribute)}
+			if err == nil {
+				c.ticket, err = i.whole(idleAttribute)
+			}
+			if err == nil && i[sinceAttribute] != nil {
+				var ms int64
+				ms, err = i.whole(sinceAttribute)
+				c.since = time.UnixMilli(ms)
+			}
+			if !yield(c, err) {
+				return
+			}
+		}
+	}
+}
+
+// sleeper is an entry of the index.
+type sleeper struct {
+	key    attributes
+	task   string
+	place  limit.Place
+	units  map[string]int64
+	asked  time.Time
+	missed int64 // how often it was asked to wake up without doing so
+}
+
+// sleepers walks those who wait on a place, first come first.
+func (l *Limiter) sleepers(ctx context.Context, p place) iter.Seq2[sleeper, error] {
+	return func(yield func(sleeper, error) bool) {
+		for i, err := range l.query(ctx, p.sleeperPartition(), "reading the index of parked tasks") {
+			var s sleeper
+			if err == nil {
+				s, err = i.sleeper()
+			}
+			if !yield(s, err) {
+				return
+			}
+		}
+	}
+}
+
+func (i item) sleeper() (s sleeper, err error) {
+	s.key = attributes{partitionKey: i[partitionKey], sortKey: i[sortKey]}
+	s.task = i.text(taskAttribute)
+	if err := json.Unmarshal([]byte(i.text(placeAttribute)), &s.place); err != nil {
+		return sleeper{}, fmt.Errorf("the index entry of task %q: %w", s.task, err)
+	}
+	ms, err := i.whole(askedAttribute)
+	if err != nil {
+		return sleeper{}, err
+	}
+	s.asked = time.UnixMilli(ms)
+	if s.missed, err = i.whole(missedAttribute); err != nil {
+		return sleeper{}, err
+	}
+	s.units = map[string]int64{}
+	if m, ok := i[unitsAttribute].(*types.AttributeValueMemberM); ok {
+		for policy := range m.Value {
+			if s.units[policy], err = item(m.Value).whole(policy); err != nil {
+				return sleeper{}, err
+			}
+		}
+	}
+	return s, nil
+}
+
+func (i item) text(name string) string {
+	if s, ok := i[name].(*types.AttributeValueMemberS); ok {
+		return s.Value
+	}
+	return ""
+}
+
+// pageSize is how many items of a partition are read at once.
+const pageSize = 100
+
+// query walks a partition in the order of its sort keys, consistently, page by page.
+func (l *Limiter) query(ctx context.Context, partition, doing string) iter.Seq2[item, error] {
+	return func(yield func(item, error) bool) {
+		in := &dynamodb.QueryInput{
+			TableName:                 &l.table,
+			ConsistentRead:            aws.Bool(true),
+			KeyConditionExpression:    aws.String(partitionKey + " = :pk"),
+			ExpressionAttributeValues: attributes{":pk": text(partition)},
+			Limit:                     aws.Int32(pageSize),
+		}
+		for {
+			out, err := again(ctx, l, doing, func(ctx context.Context) (*dynamodb.QueryOutput, error) {
+				return l.api.Query(ctx, in, l.clock.once)
+			})
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, i := range out.Items {
+				if !yield(item(i), nil) {
+					return
+				}
+			}
+			if in.ExclusiveStartKey = out.LastEvaluatedKey; len(out.LastEvaluatedKey) == 0 {
+				return
+			}
+		}
+	}
+}
