@@ -145,6 +145,12 @@ func createBucket(ctx context.Context, client *s3.Client, bucket string) error {
 		Bucket:                  &bucket,
 		VersioningConfiguration: &types.VersioningConfiguration{Status: types.BucketVersioningStatusEnabled},
 	})
+	if err != nil {
+		return err
+	}
+	_, err = client.PutBucketLifecycleConfiguration(ctx, &s3.PutBucketLifecycleConfigurationInput{
+		Bucket: &bucket, LifecycleConfiguration: lifecycle(),
+	})
 	return err
 }
 

@@ -61,7 +61,7 @@ func (a *app) newRootCommand() *cobra.Command {
 	add("read", "Look at them:", a.newListCommand(), a.newGetCommand(), a.newHistoryCommand(), a.newWaitCommand(), a.newWatchCommand())
 	add("change", "Change them:", a.newCancelCommand(), a.newReplayCommand())
 	add("limits", "Rate limits:", a.newLimitsCommand())
-	add("local", "Try it locally:", a.newDevCommand())
+	add("local", "Run it, and find out what is wrong:", a.newDevCommand(), a.newDoctorCommand())
 	help := newHelpCommand()
 	root.SetHelpCommand(help)
 	add("other", "Other:", help)

@@ -71,6 +71,7 @@ func TestScripts(t *testing.T) {
 			"eventually": eventually,
 			"claim":      buildClaim,
 			"exports":    exports,
+			"versioning": setVersioning,
 		},
 	})
 }
@@ -412,9 +413,24 @@ func exports(ts *testscript.TestScript, _ bool, args []string) {
 		if !ok {
 			continue
 		}
-		for _, pair := range strings.Fields(pairs) {
+		for _, pair := range strings.FieldsSeq(pairs) {
 			name, value, _ := strings.Cut(pair, "=")
 			ts.Setenv(name, value)
 		}
 	}
+}
+
+// versioning Enabled|Suspended: switches the versions of the bucket in SLUICE_BUCKET.
+func setVersioning(ts *testscript.TestScript, _ bool, args []string) {
+	ctx, cancel := testContext()
+	defer cancel()
+	client := s3store.NewClient(aws.Config{
+		Region: "us-east-1", BaseEndpoint: aws.String(ts.Getenv("AWS_ENDPOINT_URL")),
+		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+	})
+	_, err := client.PutBucketVersioning(ctx, &s3.PutBucketVersioningInput{
+		Bucket:                  aws.String(ts.Getenv("SLUICE_BUCKET")),
+		VersioningConfiguration: &types.VersioningConfiguration{Status: types.BucketVersioningStatus(args[0])},
+	})
+	ts.Check(err)
 }

@@ -87,8 +87,33 @@ func (t target) names() (bucket, stack string, err error) {
 	return bucket, stack, nil
 }
 
-// config is the AWS configuration: that of every AWS tool, with the flags before it.
+// config is the AWS configuration, with a region and with credentials.
 func (t target) config(ctx context.Context) (aws.Config, error) {
+	config, err := t.load(ctx)
+	if err != nil {
+		return aws.Config{}, err
+	}
+	if config.Region == "" {
+		return aws.Config{}, usagef("which region? %s", giveRegion)
+	}
+	if _, err := config.Credentials.Retrieve(ctx); err != nil {
+		if ctx.Err() != nil {
+			return aws.Config{}, ctx.Err()
+		}
+		return aws.Config{}, fmt.Errorf("no AWS credentials were found: %s: %w", giveAccess, root(err))
+	}
+	return config, nil
+}
+
+// What to do about what is missing.
+const (
+	giveRegion      = "give --region, set AWS_REGION or name a profile that has one"
+	giveAccess = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or log in with `aws sso login`"
+)
+
+// load is the AWS configuration: that of every AWS tool, with the flags before it. The
+// region is empty if there is none and the endpoint is that of AWS.
+func (t target) load(ctx context.Context) (aws.Config, error) {
 	options := []func(*awsconfig.LoadOptions) error{
 		awsconfig.WithLogger(logging.Nop{}),
 		awsconfig.WithRegion(t.region),
@@ -110,17 +135,8 @@ func (t target) config(ctx context.Context) (aws.Config, error) {
 	if t.endpointURL != "" {
 		config.ConfigSources = nil // else AWS_ENDPOINT_URL_S3 would win over the flag
 	}
-	if config.Region == "" {
-		if s3store.NewClient(config).Options().BaseEndpoint == nil {
-			return aws.Config{}, usagef("which region? give --region, set AWS_REGION or name a profile that has one")
-		}
+	if config.Region == "" && s3store.NewClient(config).Options().BaseEndpoint != nil {
 		config.Region = "us-east-1" // of no account behind another endpoint, but signatures need one
-	}
-	if _, err := config.Credentials.Retrieve(ctx); err != nil {
-		if ctx.Err() != nil {
-			return aws.Config{}, ctx.Err()
-		}
-		return aws.Config{}, fmt.Errorf("no AWS credentials were found: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or log in with `aws sso login`: %w", root(err))
 	}
 	return config, nil
 }
@@ -153,19 +169,30 @@ func tableOf(ctx context.Context, api stacks, stack string) (string, error) {
 
 // outputOf looks an output of a stack up, which names what the flag would.
 func outputOf(ctx context.Context, api stacks, stack, output, flag string) (string, error) {
+	outputs, err := outputsOf(ctx, api, stack)
+	if err != nil {
+		return "", fmt.Errorf("look for the %s of %w", flag, err)
+	}
+	if value, ok := outputs[output]; ok {
+		return value, nil
+	}
+	return "", fmt.Errorf("the stack %s has no output %s: is it a stack of Sluice? Else give --%s", stack, output, flag)
+}
+
+// outputsOf are the outputs of a stack. Errors begin with "the stack".
+func outputsOf(ctx context.Context, api stacks, stack string) (map[string]string, error) {
 	out, err := api.DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: &stack})
 	if err != nil {
 		if _, answered := errors.AsType[smithy.APIError](err); answered {
-			return "", fmt.Errorf("look for the %s of the stack %s (check its name, the region and the account): %w", flag, stack, err)
+			return nil, fmt.Errorf("the stack %s (check its name, the region and the account): %w", stack, err)
 		}
-		return "", fmt.Errorf("look for the %s of the stack %s: %w", flag, stack, err)
+		return nil, fmt.Errorf("the stack %s: %w", stack, err)
 	}
+	outputs := make(map[string]string)
 	for _, s := range out.Stacks {
 		for _, o := range s.Outputs {
-			if aws.ToString(o.OutputKey) == output {
-				return aws.ToString(o.OutputValue), nil
-			}
+			outputs[aws.ToString(o.OutputKey)] = aws.ToString(o.OutputValue)
 		}
 	}
-	return "", fmt.Errorf("the stack %s has no output %s: is it a stack of Sluice? Else give --%s", stack, output, flag)
+	return outputs, nil
 }
