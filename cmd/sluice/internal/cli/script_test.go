@@ -413,7 +413,7 @@ func exports(ts *testscript.TestScript, _ bool, args []string) {
 		if !ok {
 			continue
 		}
-		for _, pair := range strings.FieldsSeq(pairs) {
+		for pair := range strings.FieldsSeq(pairs) {
 			name, value, _ := strings.Cut(pair, "=")
 			ts.Setenv(name, value)
 		}

@@ -107,7 +107,7 @@ func (t target) config(ctx context.Context) (aws.Config, error) {
 
 // What to do about what is missing.
 const (
-	giveRegion      = "give --region, set AWS_REGION or name a profile that has one"
+	giveRegion = "give --region, set AWS_REGION or name a profile that has one"
 	giveAccess = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or log in with `aws sso login`"
 )
 
