@@ -361,7 +361,7 @@ func (x *exchange) sendIn(ctx context.Context) (*http.Response, error) {
 
 // sendLate has the request arrive when it has long been forgotten.
 func (x *exchange) sendLate(d time.Duration) {
-	time.AfterFunc(d, func() { _, _ = x.sendIn(context.Background()) })
+	time.AfterFunc(d, func() { _, _ = x.sendIn(context.Background()) }) //nolint:bodyclose // it was read, nobody gets it
 }
 
 // refuse is an error answer in the way of the service.

@@ -108,7 +108,7 @@ func TestEveryFaultInEveryLife(t *testing.T) {
 			})
 		}
 	})
-	fmt.Printf("figure fault_cases = %d (in %d lives, %d did not come by their fault)\n", tried.Load(), len(scenarios), unreached.Load())
+	fmt.Fprintf(os.Stdout, "figure fault_cases = %d (in %d lives, %d did not come by their fault)\n", tried.Load(), len(scenarios), unreached.Load())
 }
 
 func try(t *testing.T, s scenario, c caseOf) (reached int) {
@@ -153,23 +153,23 @@ func TestPairsOfFaults(t *testing.T) {
 			})
 		}
 	})
-	fmt.Printf("figure fault_pairs = %d\n", tried.Load())
+	fmt.Fprintf(os.Stdout, "figure fault_pairs = %d\n", tried.Load())
 }
 
 // pairOf is the n-th pair of a scenario, the same in every run.
 func pairOf(sites []site, scenario string, n int) caseOf {
-	random := rand.New(rand.NewPCG(uint64(variantOf(scenario)), uint64(n))) //nolint:gosec // it is to be repeatable
+	random := rand.New(rand.NewPCG(uint64(variantOf(scenario)), uint64(n)))
 	p := plan{}
 	for len(p) < 2 {
 		s := sites[random.IntN(len(sites))]
 		faults := faultsAt(s)
 		p[s.String()] = faults[random.IntN(len(faults))]
 	}
-	name := ""
+	var names []string
 	for _, at := range slices.Sorted(maps.Keys(p)) {
-		name += "+" + at + ":" + p[at].name
+		names = append(names, at+":"+p[at].name)
 	}
-	return caseOf{strings.TrimPrefix(name, "+"), p}
+	return caseOf{strings.Join(names, "+"), p}
 }
 
 // chosen tells whether a case is tried. Under the race detector, and with

@@ -183,7 +183,7 @@ func TestTheProofBites(t *testing.T) {
 			})
 		}
 	})
-	fmt.Printf("figure mutants_caught = %d of %d\n", caught.Load(), len(mutants))
+	fmt.Fprintf(os.Stdout, "figure mutants_caught = %d of %d\n", caught.Load(), len(mutants))
 }
 
 // complaint is the first thing that a failed run complains of.
@@ -236,7 +236,7 @@ func buildMutants(t *testing.T, goCommand string) string {
 	if err := os.WriteFile(overlayFile, document, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	build := exec.CommandContext(t.Context(), goCommand, "test", "-c", "-vet=off", "-overlay", overlayFile, "-o", binary, ".") //nolint:gosec // our own package
+	build := exec.CommandContext(t.Context(), goCommand, "test", "-c", "-vet=off", "-overlay", overlayFile, "-o", binary, ".")
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the mutants: %v\n%s", err, output)
 	}

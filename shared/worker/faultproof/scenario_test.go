@@ -49,10 +49,10 @@ type scenario struct {
 var errBoom = errors.New("boom")
 
 // fine completes at once.
-func fine(*world, context.Context, task.Task) (any, error) { return "fine", nil }
+func fine(context.Context, *world, task.Task) (any, error) { return "fine", nil }
 
 // sleepRetryComplete sleeps, fails once and completes.
-func sleepRetryComplete(w *world, ctx context.Context, t task.Task) (any, error) {
+func sleepRetryComplete(ctx context.Context, w *world, t task.Task) (any, error) {
 	var stage int
 	if _, err := worker.LoadCheckpoint(ctx, &stage); err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func sleepRetryComplete(w *world, ctx context.Context, t task.Task) (any, error)
 }
 
 // failThenComplete fails for good, and completes when it is replayed.
-func failThenComplete(w *world, _ context.Context, t task.Task) (any, error) {
+func failThenComplete(_ context.Context, w *world, t task.Task) (any, error) {
 	w.mu.Lock()
 	failed := w.notes["failed "+t.ID]
 	w.mu.Unlock()
@@ -117,14 +117,14 @@ var scenarios = []scenario{
 		want: one(want{status: task.Completed, reschedules: 1, retries: 1, output: "fine", lastError: "boom"}),
 	},
 	{
-		name: "long-run", handle: func(_ *world, ctx context.Context, _ task.Task) (any, error) {
+		name: "long-run", handle: func(ctx context.Context, _ *world, _ task.Task) (any, error) {
 			return "fine", sleep(ctx, 25*time.Second)
 		},
 		life: submitOne,
 		want: one(want{status: task.Completed, output: "fine"}),
 	},
 	{
-		name: "yield", handle: func(_ *world, _ context.Context, t task.Task) (any, error) {
+		name: "yield", handle: func(_ context.Context, _ *world, t task.Task) (any, error) {
 			if t.RescheduleCount < 2 {
 				return nil, worker.Reschedule(0)
 			}
@@ -134,7 +134,7 @@ var scenarios = []scenario{
 		want: one(want{status: task.Completed, reschedules: 2, output: "fine"}),
 	},
 	{
-		name: "fail", handle: func(*world, context.Context, task.Task) (any, error) { return nil, errBoom },
+		name: "fail", handle: func(context.Context, *world, task.Task) (any, error) { return nil, errBoom },
 		life: func(w *world) {
 			w.submit("t1", 1, queue.MaxRetries(1))
 			w.awaitEnd("t1")
@@ -142,7 +142,7 @@ var scenarios = []scenario{
 		want: one(want{status: task.Failed, retries: 1, lastError: "boom"}),
 	},
 	{
-		name: "cancel-asleep", handle: func(_ *world, _ context.Context, t task.Task) (any, error) {
+		name: "cancel-asleep", handle: func(_ context.Context, _ *world, t task.Task) (any, error) {
 			if t.RescheduleCount == 0 {
 				return nil, worker.Reschedule(time.Hour)
 			}
@@ -157,7 +157,7 @@ var scenarios = []scenario{
 		want: one(want{status: task.Cancelled, reschedules: 1, maybeClaimed: true}),
 	},
 	{
-		name: "cancel-running", handle: func(_ *world, ctx context.Context, _ task.Task) (any, error) {
+		name: "cancel-running", handle: func(ctx context.Context, _ *world, _ task.Task) (any, error) {
 			return "half done", sleep(ctx, 50*time.Second)
 		},
 		life: func(w *world) {
@@ -189,7 +189,7 @@ var scenarios = []scenario{
 		want: one(want{status: task.Completed, reschedules: 1, output: "fine"}),
 	},
 	{
-		name: "keyed-resubmit", handle: func(_ *world, ctx context.Context, _ task.Task) (any, error) {
+		name: "keyed-resubmit", handle: func(ctx context.Context, _ *world, _ task.Task) (any, error) {
 			return "fine", sleep(ctx, 2*time.Second)
 		},
 		life: func(w *world) {
@@ -219,7 +219,7 @@ var scenarios = []scenario{
 		want: one(want{status: task.Expired}),
 	},
 	{
-		name: "payloads", handle: func(_ *world, _ context.Context, t task.Task) (any, error) {
+		name: "payloads", handle: func(_ context.Context, _ *world, t task.Task) (any, error) {
 			if t.RescheduleCount == 0 {
 				return nil, worker.Reschedule(time.Minute)
 			}
@@ -252,7 +252,7 @@ var scenarios = []scenario{
 		want: one(want{status: task.Completed, output: "fine"}),
 	},
 	{
-		name: "second-submission", handle: func(_ *world, _ context.Context, t task.Task) (any, error) {
+		name: "second-submission", handle: func(_ context.Context, _ *world, t task.Task) (any, error) {
 			if t.RescheduleCount == 0 {
 				return nil, worker.Reschedule(30 * time.Minute)
 			}
@@ -267,7 +267,7 @@ var scenarios = []scenario{
 		want: one(want{status: task.Completed, reschedules: 1, output: "fine"}),
 	},
 	{
-		name: "batch", dropEvents: true, handle: func(_ *world, _ context.Context, t task.Task) (any, error) {
+		name: "batch", dropEvents: true, handle: func(_ context.Context, _ *world, t task.Task) (any, error) {
 			if t.ID == "t2" {
 				panic("bad")
 			}
@@ -299,7 +299,7 @@ var scenarios = []scenario{
 		want: one(want{status: task.Completed, output: "fine"}),
 	},
 	{
-		name: "crash", handle: func(w *world, ctx context.Context, t task.Task) (any, error) {
+		name: "crash", handle: func(ctx context.Context, w *world, t task.Task) (any, error) {
 			if w.once("crash " + t.ID) {
 				i, _ := ctx.Value(instanceKey{}).(*instance)
 				i.die()
@@ -310,7 +310,7 @@ var scenarios = []scenario{
 		want: one(want{status: task.Completed, retries: 1, output: "fine", lastError: "Timeout - task exceeded lease duration"}),
 	},
 	{
-		name: "ignores-its-context", handle: func(w *world, _ context.Context, t task.Task) (any, error) {
+		name: "ignores-its-context", handle: func(_ context.Context, w *world, t task.Task) (any, error) {
 			if w.once("stubborn " + t.ID) {
 				time.Sleep(80 * time.Second)
 			}
@@ -338,7 +338,7 @@ var scenarios = []scenario{
 		want: one(want{status: task.Completed, output: "fine"}),
 	},
 	{
-		name: "lease-taken-over", handle: func(_ *world, ctx context.Context, _ task.Task) (any, error) {
+		name: "lease-taken-over", handle: func(ctx context.Context, _ *world, _ task.Task) (any, error) {
 			return "fine", sleep(ctx, 30*time.Second)
 		},
 		life: func(w *world) {

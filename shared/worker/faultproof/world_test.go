@@ -208,7 +208,7 @@ func (w *world) sweepFunction(env map[string]string) lambdaemu.Runtime {
 }
 
 // handler is a scenario's: it sees the task as it was claimed.
-type handler func(w *world, ctx context.Context, t task.Task) (any, error)
+type handler func(ctx context.Context, w *world, t task.Task) (any, error)
 
 // mux has the handlers of the scenario that are deployed by now.
 func (w *world) mux() *worker.Mux {
@@ -225,7 +225,7 @@ func (w *world) mux() *worker.Mux {
 		i, _ := ctx.Value(instanceKey{}).(*instance)
 		w.enter(t, i)
 		defer w.leave(t, i)
-		return w.scenario.handle(w, ctx, t)
+		return w.scenario.handle(ctx, w, t)
 	}, options...)
 	return mux
 }
