@@ -219,6 +219,9 @@ type Item struct {
 
 func (s *Store) list(ctx context.Context, area, shard, after string, limit int) (Page, error) {
 	prefix := area + shard + "/"
+	if after != "" {
+		after = prefix + after
+	}
 	out, err := s.listKeys(ctx, prefix, after, limit)
 	if err != nil {
 		return Page{}, err

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -38,7 +37,7 @@ type Entry struct {
 // shard by shard, from behind the key after; an empty one means from the start. Nothing is left out:
 // keys that name no task are listed too. More says that the listing goes on.
 func (s *Store) ScanInbox(ctx context.Context, after string, limit int) (entries []Entry, more bool, err error) {
-	listed, err := s.listKeys(ctx, inboxPrefix, strings.TrimPrefix(after, inboxPrefix), limit)
+	listed, err := s.listKeys(ctx, inboxPrefix, after, limit)
 	if err != nil {
 		return nil, false, err
 	}
@@ -58,7 +57,7 @@ type keyPage struct {
 }
 
 // listKeys lists the objects below a prefix in the order of their keys, from
-// behind the key that is prefix and after together.
+// behind the key after (empty: from the start).
 func (s *Store) listKeys(ctx context.Context, prefix, after string, limit int) (keyPage, error) {
 	in := &s3.ListObjectsV2Input{
 		Bucket: &s.bucket, Prefix: &prefix, MaxKeys: aws.Int32(int32(min(limit, 1000))),
@@ -66,7 +65,7 @@ func (s *Store) listKeys(ctx context.Context, prefix, after string, limit int) (
 		EncodingType: types.EncodingTypeUrl,
 	}
 	if after != "" {
-		in.StartAfter = aws.String(prefix + after)
+		in.StartAfter = &after
 	}
 	out, err := s.api.ListObjectsV2(ctx, in)
 	if err != nil {
