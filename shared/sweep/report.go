@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/shared/emf"
+	"github.com/sluice-dev/sluice/shared/retention"
 )
 
 // Report says what a run did.
@@ -32,6 +33,8 @@ type Report struct {
 	RoundSeconds float64 `json:"round_seconds,omitempty"`
 	// Stop is why the run ended before the inbox did, empty otherwise.
 	Stop Stop `json:"stop,omitempty"`
+	// Retention is what was done about expired records, after the run.
+	Retention *retention.Report `json:"retention,omitempty"`
 }
 
 // Stop is why a run ended before it had seen all of the inbox.

@@ -13,6 +13,7 @@ import (
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	lambdaclient "github.com/aws/aws-sdk-go-v2/service/lambda"
 
+	"github.com/sluice-dev/sluice/shared/retention"
 	"github.com/sluice-dev/sluice/shared/s3store"
 )
 
@@ -23,6 +24,8 @@ const (
 	EnvClaimARN = "SLUICE_CLAIM_FUNCTION_ARN"
 	// EnvGrace is [Config].Grace as a duration, such as 20m.
 	EnvGrace = "SLUICE_SWEEP_GRACE"
+	// EnvRetentionEvery is [retention.Config].Every as a duration, such as 24h.
+	EnvRetentionEvery = "SLUICE_RETENTION_EVERY"
 	// EnvMaxRequests, EnvMaxTasks and EnvBatchSize are the settings of [Config] of that name.
 	EnvMaxRequests = "SLUICE_SWEEP_MAX_REQUESTS"
 	EnvMaxTasks    = "SLUICE_SWEEP_MAX_TASKS"
@@ -52,11 +55,27 @@ func FromEnvironment(config aws.Config, getenv func(string) string) (*Sweeper, e
 	if err != nil {
 		return nil, err
 	}
+	if c.Retention, err = retentionFrom(c.Store, getenv); err != nil {
+		return nil, err
+	}
 	return New(c)
 }
 
-// ConfigFromEnvironment is the configuration that [FromEnvironment] uses, to be changed before
-// it is given to [New]. Errors name the variable that can't work.
+// retentionFrom makes what removes expired records.
+func retentionFrom(store *s3store.Store, getenv func(string) string) (*retention.Remover, error) {
+	c := retention.Config{Store: store}
+	if value := getenv(EnvRetentionEvery); value != "" {
+		every, err := time.ParseDuration(value)
+		if err != nil || every <= 0 {
+			return nil, fmt.Errorf("the environment variable %s is %q: it must be a duration above 0, such as 24h", EnvRetentionEvery, value)
+		}
+		c.Every = every
+	}
+	return retention.New(c)
+}
+
+// ConfigFromEnvironment is the configuration that [FromEnvironment] uses, without Retention, to be changed
+// before it is given to [New]. Errors name the variable that can't work.
 func ConfigFromEnvironment(config aws.Config, getenv func(string) string) (Config, error) {
 	c, err := settings(getenv)
 	c.Store = s3store.New(s3store.NewClient(config), getenv(EnvBucket))

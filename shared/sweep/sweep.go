@@ -26,6 +26,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/sluice-dev/sluice/shared/retention"
 	"github.com/sluice-dev/sluice/shared/s3store"
 )
 
@@ -56,6 +57,9 @@ type Config struct {
 	// is asked to look at. It looks at them one after the other: more make fewer invocations, less
 	// make slow tasks run side by side. Defaults to [DefaultBatchSize], at most [MaxBatchSize].
 	BatchSize int
+
+	// Retention removes what is left of expired records, in the time that a run leaves. Optional.
+	Retention *retention.Remover
 
 	// FunctionName is the dimension of the metrics. Defaults to "sluice-sweep".
 	FunctionName string
@@ -129,7 +133,14 @@ func New(c Config) (*Sweeper, error) {
 
 // Handle is the sweep function: what invokes it and with which event makes no
 // difference. It returns the report of the run.
-func (s *Sweeper) Handle(ctx context.Context, _ json.RawMessage) (Report, error) { return s.Run(ctx) }
+func (s *Sweeper) Handle(ctx context.Context, _ json.RawMessage) (Report, error) {
+	report, err := s.Run(ctx)
+	if s.config.Retention != nil && ctx.Err() == nil {
+		removed, retentionErr := s.config.Retention.Run(ctx)
+		report.Retention, err = &removed, errors.Join(err, retentionErr)
+	}
+	return report, err
+}
 
 // Run sweeps until every object under inbox/ was looked at, or until the
 // run's bounds or the context's deadline are near. The next run goes on there. Two runs

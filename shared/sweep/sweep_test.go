@@ -92,6 +92,19 @@ func TestWhatIsNoTaskIsRedrivenByItsKey(t *testing.T) {
 	})
 }
 
+func TestAFolderObjectDoesNotStopTheSweep(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bundle) {
+		b.put("inbox/", "") // as the console makes it
+		ids := b.submitMany(5)
+		time.Sleep(time.Hour)
+		b.untilRound(func(c *sweep.Config) { c.MaxTasks = 1 })
+		b.drivenOnce(ids)
+		if b.claim.keys["inbox/"] != 1 {
+			t.Errorf("re-driven keys: %v", b.claim.keys)
+		}
+	})
+}
+
 func TestAnIdleQueueCostsTwoRequestsARun(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bundle) {
 		for range 3 {
