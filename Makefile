@@ -74,6 +74,10 @@ clean: ## Remove what was built (the pinned tools in .tools stay)
 demo: build-host ## Run the webhook demo on the embedded cloud and print its closing table
 	@go run ./examples/demo
 
+.PHONY: demo-crash
+demo-crash: build-host ## Kill function processes in the middle of a handler and show how their tasks end (80 s)
+	@examples/crash.sh
+
 ##### Check
 
 .PHONY: test

@@ -51,6 +51,12 @@ type Options struct {
 	// Late is the most that a schedule fires late; each does by a time of its own between 0
 	// and Late. On AWS it is a minute. Defaults to 0.
 	Late time.Duration
+	// Timeout is the longest that an invocation of the claim function may take. Defaults to 15
+	// minutes, as on AWS. A task whose own timeout does not fit is refused.
+	Timeout time.Duration
+	// RetryDelay is what Lambda waits before it tries an event again on which the claim
+	// function died. Defaults to 1 minute, and 2 minutes for the second time, as on AWS.
+	RetryDelay time.Duration
 	// Out takes what to do next, Log every line that a function logs.
 	Out, Log io.Writer
 }
@@ -125,10 +131,14 @@ func (i *Instance) deploy(ctx context.Context, o Options) error {
 	if i.Endpoint, err = i.Cloud.Listen(cmp.Or(o.Address, "127.0.0.1:4566")); err != nil {
 		return err
 	}
-	deployed, err := stack.Deploy(ctx, i.Cloud, stack.Options{
-		Claim: stack.Process(bootstrap), Environment: o.Environment,
+	deployment := stack.Options{
+		Claim: stack.Process(bootstrap), Environment: o.Environment, Timeout: o.Timeout,
 		Limiter: ifBuilt("limiter"), Reset: ifBuilt("reset"), Sweep: ifBuilt("sweep"),
-	})
+	}
+	if o.RetryDelay > 0 {
+		deployment.RetryDelays = []time.Duration{o.RetryDelay}
+	}
+	deployed, err := stack.Deploy(ctx, i.Cloud, deployment)
 	if err != nil {
 		return err
 	}

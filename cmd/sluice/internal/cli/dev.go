@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -46,6 +47,8 @@ type devFlags struct {
 	env       map[string]string
 	data      textFlag
 	late      durationFlag
+	timeout   durationFlag
+	retry     durationFlag
 
 	duplicate, drop, reorder chanceFlag
 }
@@ -69,6 +72,8 @@ func (a *app) newDevCommand() *cobra.Command {
 	flags.StringVar(&f.hosts, "hosts", "*", "the `hosts` that http.request tasks may call, separated by commas")
 	flags.StringToStringVar(&f.functions, "function", nil, "a further Lambda function for lambda.invoke tasks, `NAME=PATH`: compiled, a folder with Go source, or file.py:function")
 	flags.StringToStringVar(&f.env, "env", nil, "a variable `NAME=VALUE` of the claim function")
+	flags.Var(&f.timeout, "timeout", "the longest an invocation of the claim function may take, by `duration`, at most 15m (default 15m)")
+	flags.Var(&f.retry, "retry-delay", "wait this `duration` before an invocation that died is tried again (default 1m, then 2m)")
 	flags.Var(&f.data, "data", "keep the data in this `folder`, for the next start (default in memory only)")
 	flags.Var(&f.late, "late", "fire schedules up to this `duration` late, as AWS does by up to 60s (default punctually)")
 	flags.Var(&f.duplicate, "duplicate", "the probability that an event or a wake-up is delivered twice")
@@ -90,8 +95,13 @@ func (a *app) dev(ctx context.Context, f *devFlags) error {
 		Out:         a.out.file,
 		Log:         a.out.file,
 	}
-	if f.late.value != nil {
-		options.Late = *f.late.value
+	for _, d := range []struct {
+		flag   durationFlag
+		option *time.Duration
+	}{{f.late, &options.Late}, {f.timeout, &options.Timeout}, {f.retry, &options.RetryDelay}} {
+		if d.flag.value != nil {
+			*d.option = *d.flag.value
+		}
 	}
 	return dev.Run(ctx, options)
 }
