@@ -2,6 +2,7 @@ package faultproof_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -64,14 +65,15 @@ func (a audit) get(id string) task.Task {
 	return t
 }
 
-// left lists what a finished task must not leave behind: anything in the
-// inbox, delete markers, schedules.
-func (a audit) left() []string {
+// left lists what must not be left behind: anything in these areas, delete
+// markers, schedules.
+func (a audit) left(areas ...string) []string {
 	var left []string
 	out, err := a.client.ListObjectVersions(context.Background(), &s3.ListObjectVersionsInput{Bucket: a.bucket()})
 	a.must(err)
 	for _, v := range out.Versions {
-		if strings.HasPrefix(aws.ToString(v.Key), "inbox/") {
+		in := func(area string) bool { return strings.HasPrefix(aws.ToString(v.Key), area) }
+		if slices.ContainsFunc(areas, in) {
 			left = append(left, aws.ToString(v.Key))
 		}
 	}

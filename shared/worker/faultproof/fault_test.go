@@ -36,7 +36,16 @@ func (r request) label() string {
 	return label
 }
 
-func (r request) s3() bool { return r.key != "" || strings.HasPrefix(r.operation, "List") }
+func (r request) s3() bool {
+	return r.key != "" || strings.HasPrefix(r.operation, "List") || r.operation == "DeleteObjects"
+}
+
+// areaOf is the area of the first object that a request deletes.
+func areaOf(body []byte) string {
+	_, rest, _ := bytes.Cut(body, []byte("<Key>"))
+	area, _, _ := bytes.Cut(rest, []byte("/"))
+	return string(area)
+}
 
 func takeApart(client string, r *http.Request) (request, error) {
 	out := request{client: client}
@@ -69,6 +78,11 @@ func takeApart(client string, r *http.Request) (request, error) {
 		switch {
 		case query.Has("tagging"):
 			out.operation = "PutObjectTagging"
+		case query.Has("delete"):
+			out.operation, out.area = "DeleteObjects", areaOf(out.body)
+		case query.Has("versions"):
+			out.operation = "ListObjectVersions"
+			out.area, _, _ = strings.Cut(query.Get("prefix"), "/")
 		case query.Has("list-type"):
 			out.operation, out.area = "ListObjectsV2", strings.TrimSuffix(query.Get("prefix"), "/")
 		}
@@ -239,12 +253,17 @@ var eventFaults = []*fault{
 	{name: "late", event: []time.Duration{10 * time.Minute}},
 }
 
-// faultsAt are the faults that can happen at a site.
-func faultsAt(s site) []*fault {
+// faultsAt are the faults that can happen at a site of a scenario. A task that
+// is gone without a trace can't be told from one that never was, so no submission or claim comes
+// twenty minutes late there.
+func faultsAt(in scenario, s site) []*fault {
 	if s.event() {
 		return eventFaults
 	}
-	return slices.DeleteFunc(slices.Clone(requestFaults), func(f *fault) bool { return f.fits != nil && !f.fits(s.req) })
+	return slices.DeleteFunc(slices.Clone(requestFaults), func(f *fault) bool {
+		late := strings.Contains(f.name, "late")
+		return f.fits != nil && !f.fits(s.req) || in.purged && late
+	})
 }
 
 // meet counts a request or an event, and finds the fault planned for it.

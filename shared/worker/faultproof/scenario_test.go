@@ -42,6 +42,9 @@ type scenario struct {
 	dropEvents bool
 	// sweeps puts the sweep's requests among those that meet faults.
 	sweeps bool
+	// purged tells that the task is deleted in the end, and nothing of it may be
+	// left.
+	purged bool
 	// quarantined is how many objects are set aside.
 	quarantined int
 }
@@ -347,6 +350,20 @@ var scenarios = []scenario{
 			w.awaitEnd("t1")
 		},
 		want: one(want{status: task.Completed, retries: 1, output: "fine", lastError: "Timeout - task exceeded lease duration"}),
+	},
+	{
+		name: "purge", purged: true, handle: func(_ context.Context, _ *world, t task.Task) (any, error) {
+			if t.RescheduleCount == 0 {
+				return nil, worker.Reschedule(time.Hour)
+			}
+			return "too late", nil
+		},
+		life: func(w *world) {
+			w.submit("t1", large)
+			time.Sleep(2 * time.Minute)
+			w.purge("t1")
+		},
+		want: one(want{}),
 	},
 	{
 		name: "limited", handle: sleepRetryComplete, life: submitOne, limit: &quota, quota: true,

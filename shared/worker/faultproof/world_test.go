@@ -333,6 +333,17 @@ func (w *world) replay(id string) {
 	})
 }
 
+func (w *world) purge(id string) {
+	w.t.Helper()
+	w.produce("purge", func(ctx context.Context, q *queue.Queue, try int) error {
+		err := q.Purge(ctx, id, queue.Force())
+		if try > 0 && errors.Is(err, queue.ErrNotFound) { // an earlier try did it
+			return nil
+		}
+		return err
+	})
+}
+
 // foreign puts a document into the inbox as a producer in another language.
 func (w *world) foreign(id, document string) {
 	w.t.Helper()
