@@ -91,7 +91,8 @@ func Apply(t Task, event Event, now time.Time) (Task, Effects, error) {
 	}, nil
 }
 
-// Claim gives a due task to a worker: running, one more attempt, a new lease.
+// Claim gives a task to a worker that is due, or whose turn has come before it was due to
+// wake up: running, one more attempt, a new lease.
 type Claim struct {
 	// LeaseID is fresh with every claim and not empty.
 	LeaseID  string
@@ -106,7 +107,7 @@ func (e Claim) apply(t *Task, now time.Time) (Outcome, error) {
 		return "", t.refuse("claim", "")
 	case t.ExpiredAt(now):
 		return "", t.refuse("claim", "expired since "+formatTime(*t.ExpiresAt))
-	case !t.Due(now):
+	case !t.Due(now) && !t.Parked():
 		return "", t.refuse("claim", "not due before "+formatTime(t.AvailableAt))
 	}
 	lease := instant(e.LeaseExpiresAt)
@@ -244,14 +245,19 @@ func (e Throttle) apply(t *Task, now time.Time) (Outcome, error) {
 type Defer struct {
 	Until  time.Time
 	Reason string
+	// Place is what the limiter gave the task before, which it keeps, nil for nothing.
+	Place json.RawMessage
 }
 
 func (e Defer) apply(t *Task, now time.Time) (Outcome, error) {
 	if t.Status != Pending {
 		return "", t.refuse("defer", "")
 	}
+	if !validJSON(e.Place) {
+		return "", t.refuse("defer", "its place is not valid JSON")
+	}
 	t.AvailableAt = instant(later(e.Until, now))
-	t.Throttled = &Throttled{Until: t.AvailableAt, Reason: CapError(e.Reason)}
+	t.Throttled = &Throttled{Until: t.AvailableAt, Place: e.Place, Reason: CapError(e.Reason)}
 	return OutcomeDeferred, nil
 }
 

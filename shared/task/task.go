@@ -228,6 +228,12 @@ func (t Task) Due(now time.Time) bool {
 	return t.Status == Pending && !now.Before(t.AvailableAt)
 }
 
+// Parked reports whether the task sleeps under a place that the limiter gave it, which
+// may come up before the task is due.
+func (t Task) Parked() bool {
+	return t.Status == Pending && t.Throttled != nil && t.Throttled.Place != nil
+}
+
 // LeaseOver reports whether the task is running and its lease has ended.
 func (t Task) LeaseOver(now time.Time) bool {
 	return t.Status == Running && t.LeaseExpiresAt != nil && !now.Before(*t.LeaseExpiresAt)

@@ -143,6 +143,8 @@ type work struct {
 	ran  time.Duration
 	// yield ends the visit although the task may be due again soon.
 	yield bool
+	// pulled tells that the visit has looked at a parked task before its time.
+	pulled bool
 }
 
 // adopt takes what somebody else wrote for the task's state. It may have been
@@ -234,7 +236,7 @@ func (e *Engine) handOver(ctx context.Context, w *work) error {
 func (e *Engine) rest(ctx context.Context, w *work) (due bool, err error) {
 	t := w.rec.Task
 	wait := t.AvailableAt.Sub(e.Now())
-	if w.yield || e.Rest < 0 || t.Status != task.Pending || wait > e.Rest || t.ExpiredAt(t.AvailableAt) {
+	if w.yield || e.Rest < 0 || t.Status != task.Pending || t.Parked() || wait > e.Rest || t.ExpiredAt(t.AvailableAt) {
 		return false, nil
 	}
 	if e.timeLeft(ctx)-wait < e.timeNeeded(t) {
@@ -289,6 +291,7 @@ func (e *Engine) change(ctx context.Context, w *work, event task.Event) error {
 	if err != nil {
 		return fmt.Errorf("claim function: %w", err)
 	}
+	before := w.rec.Task
 	var armErr error
 	if next.Status == task.Pending {
 		armErr = e.arm(ctx, w, effects.WakeAt)
@@ -301,6 +304,7 @@ func (e *Engine) change(ctx context.Context, w *work, event task.Event) error {
 	e.report(ctx, w, effects)
 	switch {
 	case effects.Finished:
+		e.leavePlace(ctx, before)
 		return e.finish(ctx, w)
 	case next.Status == task.Pending && armErr == nil && e.Now().Add(clockMargin).Unix() >= w.armed:
 		// The write took longer than the sleep: the wake-up may have come and

@@ -120,24 +120,33 @@ func (e *Engine) acquire(ctx context.Context, w *work) (admitted bool, err error
 	if e.Limiter == nil {
 		return false, e.change(ctx, w, e.deferral(w.rec.Task, errNoLimiter))
 	}
+	if parker, ok := e.Limiter.(Parker); ok {
+		return e.takeTurn(ctx, w, parker)
+	}
 	r, err := e.Limiter.Acquire(ctx, w.tiers...)
+	if err != nil {
+		return false, e.denied(ctx, w, err)
+	}
+	w.reservation = r
+	return true, nil
+}
+
+// denied puts a task to sleep that was not admitted, or fails it if it can never run.
+func (e *Engine) denied(ctx context.Context, w *work, err error) error {
 	var denied *limit.Denied
 	var invalid *limit.InvalidRequestError
 	switch {
-	case err == nil:
-		w.reservation = r
-		return true, nil
 	case errors.As(err, &denied) && denied.Never, errors.As(err, &invalid), errors.Is(err, limit.ErrUnknownPolicy):
-		return false, e.change(ctx, w, task.Reject{Error: err.Error()})
+		return e.change(ctx, w, task.Reject{Error: err.Error()})
 	case denied != nil:
 		blocked := longest(denied)
-		return false, e.change(ctx, w, task.Throttle{
+		return e.change(ctx, w, task.Throttle{
 			Policy: blocked.Policy, Key: blocked.Key, Until: e.Now().Add(denied.RetryAfter),
 		})
 	}
 	// Without an answer nothing runs: the limiter fails closed.
 	e.reportLimiter(ctx, w, err)
-	return false, e.change(ctx, w, e.deferral(w.rec.Task, err))
+	return e.change(ctx, w, e.deferral(w.rec.Task, err))
 }
 
 var errNoLimiter = errors.New("the task has limits, and this function has no limiter: deploy it with one")
@@ -167,7 +176,11 @@ func (e *Engine) deferral(t task.Task, reason error) task.Event {
 		wait = min(max(2*t.AvailableAt.Sub(t.UpdatedAt), firstDeferral), mostDeferral)
 	}
 	wait = time.Duration(float64(wait) * (0.75 + e.jitter()/2))
-	return task.Defer{Until: e.Now().Add(wait), Reason: reason.Error()}
+	deferral := task.Defer{Until: e.Now().Add(wait), Reason: reason.Error()}
+	if t.Parked() {
+		deferral.Place = t.Throttled.Place
+	}
+	return deferral
 }
 
 // giveBack refunds a task that was admitted and surely not claimed. When it is

@@ -125,7 +125,7 @@ func (e *Engine) examine(ctx context.Context, w *work) (due bool, err error) {
 	switch {
 	case t.Status.Terminal():
 		return false, nil
-	case t.Due(e.Now()):
+	case t.Due(e.Now()), w.pulledForward():
 		return true, nil
 	default: // asleep, or running under a lease that lasts
 		return false, e.arm(ctx, w, t.NextLook())

@@ -34,6 +34,9 @@ func (e *Engine) claim(ctx context.Context, w *work) (claimed bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if w.reservation == nil { // else it has left its place with its turn
+		e.leavePlace(ctx, w.rec.Task)
+	}
 	w.rec = rec
 	e.report(ctx, w, effects)
 	return true, nil

@@ -33,6 +33,8 @@ const (
 	EnvTable           = dynamolimit.TableVariable
 	EnvRelease         = "SLUICE_RELEASE"
 	EnvRoutes          = "SLUICE_ROUTES"
+	// EnvConcurrency is how many invocations the function runs at once at most.
+	EnvConcurrency = "SLUICE_CONCURRENCY"
 )
 
 // Start runs a claim function with the handlers of the mux, configured by the
@@ -118,7 +120,12 @@ func limiterFrom(config aws.Config, mux *Mux, getenv func(string) string) (Limit
 	if err != nil {
 		return nil, err
 	}
-	limiter, err := dynamolimit.FromEnvironment(config, getenv, dynamolimit.WithPolicies(release, policies...))
+	concurrency, err := countFrom(getenv, EnvConcurrency)
+	if err != nil {
+		return nil, err
+	}
+	limiter, err := dynamolimit.FromEnvironment(config, getenv,
+		dynamolimit.WithPolicies(release, policies...), dynamolimit.WithConcurrency(concurrency))
 	if err != nil {
 		return nil, err
 	}
@@ -148,6 +155,19 @@ func releaseFrom(getenv func(string) string) (int64, error) {
 		}
 	}
 	return 0, nil
+}
+
+// countFrom reads a number from an environment variable, 0 if it is not set.
+func countFrom(getenv func(string) string, name string) (int, error) {
+	value := getenv(name)
+	if value == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(value)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("the environment variable %s is %q: it must be a whole number from 0", name, value)
+	}
+	return n, nil
 }
 
 // durationFrom reads a duration such as 5s from an environment variable, nil
