@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-dev/sluice/shared/queue"
 	"github.com/sluice-dev/sluice/shared/task"
 )
 
@@ -28,7 +27,7 @@ const cancelExample = `  sluice cancel 0197f0c2-5d3a-7c61-9a51-7b1de2f0a9c4
 func (a *app) newCancelCommand() *cobra.Command {
 	live := []task.Status{task.Pending, task.Running}
 	c := &changeCommand{verb: "cancel", past: "cancelled", from: live, usual: live}
-	c.do = (*queue.Queue).Cancel
+	c.do = opened.Cancel
 	c.said = func(_ time.Time, t task.Task) string {
 		if t.Status == task.Running {
 			return "running, its handler is asked to stop"

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-dev/sluice/shared/queue"
+	"github.com/sluice-dev/sluice/shared/s3store"
 	"github.com/sluice-dev/sluice/shared/task"
 )
 
@@ -85,11 +86,26 @@ func until[T any](ctx context.Context, items iter.Seq[T]) iter.Seq[T] {
 // change is what the commands that change or await tasks have in common: they do one thing
 // to every task that is named, and one that fails does not stop the others.
 type change struct {
-	do func(*queue.Queue, context.Context, string) (task.Task, error)
+	do func(opened, context.Context, string) (task.Task, error)
 	// said words what became of the task.
 	said func(now time.Time, t task.Task) string
 	// good tells whether that is what was wanted. Defaults to always.
 	good func(t task.Task) bool
+}
+
+// opened is a queue and its bucket.
+type opened struct {
+	*queue.Queue
+
+	store *s3store.Store
+}
+
+func (a *app) openQueue(ctx context.Context) (opened, error) {
+	store, err := a.target.store(ctx)
+	if err != nil {
+		return opened{}, err
+	}
+	return opened{queue.Over(store), store}, nil
 }
 
 // movedOnError says that a task is not what it was when it was selected.
@@ -107,7 +123,7 @@ type changed struct{ done, failed, movedOn int }
 
 // change does the one thing to every task. An interrupt ends the ids; what is under way is
 // finished, so that the outcome of every task is known.
-func (a *app) change(ctx context.Context, q *queue.Queue, c change, ids iter.Seq[string]) (n changed) {
+func (a *app) change(ctx context.Context, q opened, c change, ids iter.Seq[string]) (n changed) {
 	type result struct {
 		id   string
 		task task.Task
@@ -146,7 +162,7 @@ func (a *app) change(ctx context.Context, q *queue.Queue, c change, ids iter.Seq
 
 // changeNamed changes the tasks that the arguments name.
 func (a *app) changeNamed(ctx context.Context, c change, args []string) error {
-	q, err := a.target.queue(ctx)
+	q, err := a.openQueue(ctx)
 	if err != nil {
 		return err
 	}
@@ -172,6 +188,8 @@ type changeCommand struct {
 	// from are the statuses of tasks that can be changed so, usual those that are selected
 	// unless --status says which.
 	from, usual []task.Status
+	// final tells that it can't be undone: it asks about named tasks too.
+	final bool
 
 	selection selection
 	dryRun    bool
@@ -182,7 +200,11 @@ type changeCommand struct {
 func (c *changeCommand) addFlags(cmd *cobra.Command) {
 	c.selection.addFlags(cmd, fmt.Sprintf("%s (default %s)", join(c.from, ", "), join(c.usual, ",")))
 	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "with filters: show which tasks it would be, and do nothing")
-	cmd.Flags().BoolVarP(&c.yes, "yes", "y", false, "with filters: do not ask first")
+	when := "with filters: "
+	if c.final {
+		when = ""
+	}
+	cmd.Flags().BoolVarP(&c.yes, "yes", "y", false, when+"do not ask first")
 }
 
 // args takes ids or filters. It comes after the flags were read.
@@ -207,21 +229,42 @@ func (c *changeCommand) args(cmd *cobra.Command, args []string) error {
 }
 
 func (a *app) runChange(ctx context.Context, c *changeCommand, args []string) error {
-	if !c.selection.given() {
-		return a.changeNamed(ctx, c.change, args)
+	filters := c.selection.given()
+	asks := !c.yes && !c.dryRun && (filters || c.final)
+	if asks && (!a.canAsk() || slices.Contains(args, stdinName)) {
+		return usagef("tasks are %s after a question, and there is no terminal to ask it: give --yes%s", c.past,
+			map[bool]string{true: ", or --dry-run to see which tasks they are"}[filters])
 	}
-	if len(c.selection.statuses.values) == 0 {
-		c.selection.statuses.values = c.usual
-	}
-	if !c.yes && !c.dryRun && !a.canAsk() {
-		return usagef("tasks that filters select are %s after a question, and there is no terminal to ask it: give --yes, or --dry-run to see which tasks they are", c.past)
-	}
-	store, err := a.target.store(ctx)
+	q, err := a.openQueue(ctx)
 	if err != nil {
 		return err
 	}
-	q := queue.Over(store)
-	found, counts, err := a.find(ctx, q, c)
+	if filters {
+		return a.changeSelected(ctx, q, c, asks)
+	}
+	if asks {
+		if err := a.confirm(ctx, c.question(tasks(len(args)), q)); err != nil {
+			return err
+		}
+	}
+	return a.change(ctx, q, c.change, a.ids(ctx, args)).conclude(ctx)
+}
+
+// question asks for leave.
+func (c *changeCommand) question(which string, q opened) string {
+	warning := ""
+	if c.final {
+		warning = " This can't be undone."
+	}
+	return fmt.Sprintf("%s %s in bucket %s?%s", title(c.verb), which, q.store.Bucket(), warning)
+}
+
+// changeSelected changes the tasks that pass the filters.
+func (a *app) changeSelected(ctx context.Context, q opened, c *changeCommand, asks bool) error {
+	if len(c.selection.statuses.values) == 0 {
+		c.selection.statuses.values = c.usual
+	}
+	found, counts, err := a.find(ctx, q.Queue, c)
 	switch {
 	case err != nil:
 		return err
@@ -231,14 +274,14 @@ func (a *app) runChange(ctx context.Context, c *changeCommand, args []string) er
 	case c.dryRun:
 		a.note("%s would be %s, nothing was done", counts, c.past)
 		return nil
-	case !c.yes:
-		if err := a.confirm(ctx, fmt.Sprintf("%s %s in bucket %s?", title(c.verb), counts, store.Bucket())); err != nil {
+	case asks:
+		if err := a.confirm(ctx, c.question(counts.String(), q)); err != nil {
 			return err
 		}
 	}
 	selected := c.change
-	selected.do = func(q *queue.Queue, ctx context.Context, id string) (task.Task, error) {
-		rec, err := store.Find(ctx, id)
+	selected.do = func(q opened, ctx context.Context, id string) (task.Task, error) {
+		rec, err := q.store.Find(ctx, id)
 		switch {
 		case errors.Is(err, queue.ErrNotFound):
 			return task.Task{}, &movedOnError{}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-dev/sluice/shared/queue"
 	"github.com/sluice-dev/sluice/shared/task"
 )
 
@@ -32,7 +31,7 @@ func (a *app) newReplayCommand() *cobra.Command {
 		from:  []task.Status{task.Failed, task.Cancelled, task.Expired},
 		usual: []task.Status{task.Failed},
 	}
-	c.do = (*queue.Queue).Replay
+	c.do = opened.Replay
 	c.said = func(now time.Time, t task.Task) string { return "replayed, " + when(now, t) }
 	cmd := &cobra.Command{
 		Use:     "replay ID...|-|FILTERS [flags]",

@@ -59,7 +59,7 @@ func (a *app) newRootCommand() *cobra.Command {
 	}
 	add("submit", "Submit tasks:", a.newSubmitCommand(), a.newSubmitManyCommand())
 	add("read", "Look at them:", a.newListCommand(), a.newGetCommand(), a.newHistoryCommand(), a.newWaitCommand(), a.newWatchCommand())
-	add("change", "Change them:", a.newCancelCommand(), a.newReplayCommand())
+	add("change", "Change them:", a.newCancelCommand(), a.newReplayCommand(), a.newPurgeCommand())
 	add("limits", "Rate limits:", a.newLimitsCommand())
 	add("local", "Run it, and find out what is wrong:", a.newDevCommand(), a.newDoctorCommand())
 	help := newHelpCommand()

@@ -36,8 +36,8 @@ func (a *app) wait(ctx context.Context, args []string, limit *time.Duration) err
 	limited, cancel := withLimit(ctx, limit)
 	defer cancel()
 	return a.changeNamed(ctx, change{
-		do: func(q *queue.Queue, _ context.Context, id string) (task.Task, error) {
-			return waitFor(limited, q, id, limit)
+		do: func(q opened, _ context.Context, id string) (task.Task, error) {
+			return waitFor(limited, q.Queue, id, limit)
 		},
 		said: func(now time.Time, t task.Task) string { return stateOf(now, t) + because(t) },
 		good: func(t task.Task) bool { return t.Status == task.Completed },

@@ -186,18 +186,21 @@ func (w *watcher) newRecordsOf(ctx context.Context, shard, behind string) (ids [
 		if err != nil {
 			return nil, "", err
 		}
-		from := behind
+		allSettled := true
 		for _, r := range records.Items {
 			if w.known[r.ID] == nil && !r.ModifiedAt.Before(w.started.Truncate(time.Second)) {
 				ids = append(ids, r.ID)
 			}
-			if made, ok := task.IDTime(r.ID); ok && made.Before(settled) {
+			if made, ok := task.IDTime(r.ID); !ok || !made.Before(settled) {
+				allSettled = false
+			} else if allSettled {
 				behind = r.ID
 			}
 		}
-		if !records.More || behind == from || behind != records.Last {
+		if !records.More || !allSettled {
 			return ids, behind, nil
 		}
+		behind = records.Last
 	}
 }
 
