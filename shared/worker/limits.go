@@ -99,7 +99,7 @@ func (e *Engine) readInput(ctx context.Context, w *work) error {
 	input, err := e.Store.Payload(ctx, t.InputRef)
 	if errors.Is(err, s3store.ErrNotFound) {
 		w.broken = err
-		return nil
+		return nil //nolint:nilerr // it becomes the failed attempt
 	}
 	w.input = input
 	return err
