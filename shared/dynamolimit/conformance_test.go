@@ -12,7 +12,7 @@ func TestConforms(t *testing.T) {
 	t.Parallel()
 	limittest.Suite{Start: func(t *testing.T, clock func() time.Time) limittest.Subject {
 		t.Helper()
-		return subject(newLimiter(newCloud(t, at(clock)), "limiter", dynamolimit.WithClock(clock)))
+		return subject(newLimiter(newCloud(t, at(clock)), "limiter", unhurried(dynamolimit.WithClock(clock))...))
 	}}.Run(t)
 }
 
@@ -23,6 +23,6 @@ func TestConformsWithoutTheItemOfAFailedCondition(t *testing.T) {
 		t.Helper()
 		o := at(clock)
 		o.DynamoDB.NoItemOnFailure = true
-		return subject(newLimiter(newCloud(t, o), "limiter", dynamolimit.WithClock(clock)))
+		return subject(newLimiter(newCloud(t, o), "limiter", unhurried(dynamolimit.WithClock(clock))...))
 	}}.Run(t)
 }

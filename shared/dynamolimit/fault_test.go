@@ -328,7 +328,10 @@ func TestEveryRequestOfEveryVerbMayFail(t *testing.T) {
 			for _, untold := range []bool{false, true} {
 				requests := runVerb(t, v, trouble{}, 0, false, untold)
 				for n := 1; n <= requests; n++ {
-					for _, what := range troubles {
+					for i, what := range troubles {
+						if !thorough && (i+n)%3 != 0 {
+							continue
+						}
 						for _, interfered := range []bool{false, true} {
 							if interfered && untold {
 								continue

@@ -346,7 +346,11 @@ func TestConcurrentHistoriesAreLinearizable(t *testing.T) {
 	for _, kind := range []string{"cold", "warm", "policy change", "expiry", "lost answers"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(60) {
+			seeds := uint64(60)
+			if !thorough {
+				seeds = 15
+			}
+			for seed := range seeds {
 				h := &history{kind: kind}
 				synctest.Test(t, func(t *testing.T) {
 					h.T = t

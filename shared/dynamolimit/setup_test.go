@@ -56,6 +56,11 @@ func newLimiter(c *cloud.Cloud, label string, options ...dynamolimit.Option) *dy
 	return dynamolimit.New(dynamodb.NewFromConfig(c.Config(cloud.Label(label))), table, options...)
 }
 
+// unhurried is for tests in real time: however busy the machine, no answer is late.
+func unhurried(o ...dynamolimit.Option) []dynamolimit.Option {
+	return append(o, dynamolimit.WithDeadline(5*time.Minute), dynamolimit.WithAttemptTimeout(time.Minute))
+}
+
 // subject is a limiter in the conformance suite.
 func subject(l *dynamolimit.Limiter) limittest.Subject {
 	return limittest.Subject{

@@ -29,7 +29,7 @@ func TestBucketAgreesWithTimeRate(t *testing.T) {
 		now := time.Unix(rapid.Int64Range(1_800_000_000, 1_900_000_000).Draw(r, "start"), 0)
 		clock := func() time.Time { return now }
 		c := newCloud(untimely{t, r}, at(clock))
-		ours := newLimiter(c, "limiter", dynamolimit.WithClock(clock), dynamolimit.WithPolicies(1, p))
+		ours := newLimiter(c, "limiter", unhurried(dynamolimit.WithClock(clock), dynamolimit.WithPolicies(1, p))...)
 		theirs := rate.NewLimiter(rate.Limit(perSecond), int(burst))
 		theirs.AllowN(now, 0)
 		type pair struct {

@@ -1,0 +1,5 @@
+//go:build !race
+
+package dynamolimit_test
+
+const thorough = true
