@@ -136,6 +136,35 @@ func (l *Limiter) Leave(ctx context.Context, task string, p limit.Place) error {
 	}, nil)
 }
 
+// mostSearched is how many of those who wait [Limiter.Forget] looks at.
+const mostSearched = 2 * pageSize
+
+// Forget has a task leave its place that has ended, where it is no longer known which one
+// that is: it is looked for among the first who wait under the tiers.
+func (l *Limiter) Forget(ctx context.Context, task string, tiers []limit.Tier) error {
+	ctx, cancel := l.patient.limit(ctx)
+	defer cancel()
+	resolved, err := l.resolve(ctx, tiers)
+	if err != nil {
+		return err
+	}
+	for _, p := range placesOf(resolved) {
+		searched := 0
+		for s, err := range l.sleepers(ctx, p) {
+			if err != nil {
+				return err
+			}
+			if s.task == task {
+				return l.Leave(ctx, task, s.place)
+			}
+			if searched++; searched == mostSearched {
+				break
+			}
+		}
+	}
+	return nil
+}
+
 // crowdOf changes what an item says of those who wait, of the policies given.
 func (l *Limiter) crowdOf(ctx context.Context, p place, next func(limit.Item) limit.ItemPlan, tiers []tier) error {
 	id := newID()

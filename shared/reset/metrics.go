@@ -15,6 +15,8 @@ const (
 	MetricPolicies  = "LimitPolicies"  // registered, a gauge
 	MetricOverrides = "LimitOverrides" // in force, a gauge
 	MetricResets    = "LimitResets"    // of manual policies by their cron
+	MetricParked    = "TasksParked"    // under places of policies, a gauge
+	MetricPulled    = "TasksPulled"    // woken earlier than they asked for
 )
 
 // emit writes the run's line. Gauges are only told when they are known.
@@ -22,6 +24,9 @@ func (r *Resetter) emit(ctx context.Context, at time.Time, report Report, err er
 	metrics := []emf.Metric{count(MetricResets, len(report.Resets))}
 	if report.Policies > 0 || err == nil {
 		metrics = append(metrics, count(MetricPolicies, report.Policies), count(MetricOverrides, report.Overrides))
+	}
+	if r.Sleepers != nil && r.Wakeups != nil {
+		metrics = append(metrics, count(MetricParked, report.Waiting), count(MetricPulled, report.Pulled))
 	}
 	level := slog.LevelInfo
 	attrs := emf.Attrs(at, emf.Dimension{Name: "FunctionName", Value: r.FunctionName}, metrics...)

@@ -1,5 +1,6 @@
 // Package reset is the limiter's clockwork, run by a cron every minute: it resets
-// manual policies at the times of their cron, and counts what is in the registry.
+// manual policies at the times of their cron, wakes parked tasks that can run earlier than
+// they thought, and counts what is in the registry.
 //
 // Fixed windows need none of it, since every caller computes them. A manual policy is
 // reset by one write to its registry entry, however many keys it has. The entry says
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/shared/limit"
+	"github.com/sluice-dev/sluice/shared/wakeup"
 )
 
 // By is who the log of changes names for a reset.
@@ -37,6 +39,10 @@ type Registry interface {
 // Config is what a [Resetter] is made of. Only Registry is required.
 type Config struct {
 	Registry Registry
+
+	// Sleepers and Wakeups wake parked tasks earlier. Without one of them, they sleep on.
+	Sleepers Sleepers
+	Wakeups  *wakeup.Armer
 
 	// FunctionName is the dimension of the metrics. Defaults to "sluice-reset".
 	FunctionName string
@@ -69,6 +75,8 @@ type Report struct {
 	Policies  int      `json:"policies"`  // registered
 	Overrides int      `json:"overrides"` // in force
 	Resets    []string `json:"resets"`    // policies that this run has reset
+	Waiting   int      `json:"waiting"`   // tasks parked under places
+	Pulled    int      `json:"pulled"`    // of them woken earlier by this run
 }
 
 // Handle is the function: one run. A policy that can't be reset does not stop the
@@ -92,7 +100,11 @@ func (r *Resetter) Handle(ctx context.Context) (Report, error) {
 	if err != nil {
 		err = fmt.Errorf("read the policies: %w", err)
 	}
-	err = errors.Join(resetErr, err)
+	round, pullErr := r.pullForward(ctx)
+	if round != nil {
+		report.Waiting, report.Pulled = round.Waiting, round.Pulled
+	}
+	err = errors.Join(resetErr, err, pullErr)
 	r.emit(ctx, now, report, err)
 	return report, err
 }

@@ -35,5 +35,9 @@ func FromEnvironment(config aws.Config, getenv func(string) string) (*Resetter, 
 	if err != nil {
 		return nil, err
 	}
-	return New(Config{Registry: limiter, FunctionName: getenv("AWS_LAMBDA_FUNCTION_NAME")}), nil
+	wakeups, err := wakeupsFrom(config, getenv)
+	if err != nil {
+		return nil, err
+	}
+	return New(Config{Registry: limiter, Sleepers: limiter, Wakeups: wakeups, FunctionName: getenv("AWS_LAMBDA_FUNCTION_NAME")}), nil
 }

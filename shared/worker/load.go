@@ -124,6 +124,7 @@ func (e *Engine) examine(ctx context.Context, w *work) (due bool, err error) {
 	t := w.rec.Task
 	switch {
 	case t.Status.Terminal():
+		e.forget(ctx, w)
 		return false, nil
 	case t.Due(e.Now()), w.pulledForward():
 		return true, nil

@@ -23,6 +23,9 @@ type Parker interface {
 	Wake(ctx context.Context, task string, place limit.Place, tiers []limit.Tier, p limit.Patience) (*dynamolimit.Turn, error)
 	// Leave has a task leave its place that is not going to run. Repeated calls do nothing.
 	Leave(ctx context.Context, task string, place limit.Place) error
+	// Forget is Leave for a task of which it is not known any more under which place of
+	// the tiers it slept, if any.
+	Forget(ctx context.Context, task string, tiers []limit.Tier) error
 }
 
 // How long a function waits for the turn of a task, at most.
@@ -150,6 +153,20 @@ func (e *Engine) leave(ctx context.Context, id string, place limit.Place) {
 	defer cancel()
 	if err := parker.Leave(ctx, id, place); err != nil {
 		e.Log.WarnContext(ctx, "a place can't be left yet", "task_id", id, "error", err.Error())
+	}
+}
+
+// forget has a task leave its place that was cancelled while it slept: its wake-up comes
+// all the same.
+func (e *Engine) forget(ctx context.Context, w *work) {
+	parker, ok := e.Limiter.(Parker)
+	if !ok || w.second == 0 || w.runs > 0 || e.prepare(ctx, w) != nil || len(w.tiers) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaving)
+	defer cancel()
+	if err := parker.Forget(ctx, w.id, w.tiers); err != nil {
+		e.Log.WarnContext(ctx, "a place can't be left yet", "task_id", w.id, "error", err.Error())
 	}
 }
 
