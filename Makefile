@@ -98,6 +98,10 @@ bench-ops: build-host ## Print requests per task, per sleep and per idle hour, c
 bench-cold: build-host ## Print how long each function takes to start and answer its first invocation, and its size
 	@go run ./bench/cold
 
+.PHONY: costs
+costs: ## Print what tasks cost on AWS, beside other ways to sleep durably, from the measured request counts
+	@go run ./bench/costs
+
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run the linters of .golangci.yml (builds the pinned golangci-lint on first use)
 	@$(GOLANGCI_LINT) run ./... ./.ci/docscheck ./.ci/testsummary

@@ -23,6 +23,8 @@ type bench struct {
 	api   *api
 	// queue is counted, observer is not.
 	queue, observer *queue.Queue
+	// logs is how much the functions log.
+	logs *logMeter
 	// plain is what a task costs that has no limits and does not sleep.
 	plain tally
 }
@@ -30,10 +32,12 @@ type bench struct {
 // perTask counts what tasks cost that run at once.
 func (b *bench) perTask(ctx context.Context) error {
 	const tasks = 100 // what every process asks once is divided by it
+	logged := b.logs.bytes.Load()
 	plain, err := b.count(ctx, tasks, b.api.path(0, 0))
 	if err != nil {
 		return err
 	}
+	logged = b.logs.bytes.Load() - logged
 	b.plain = plain
 	printTask("plain", plain)
 	limited, err := b.count(ctx, tasks, b.api.path(0, 0), queue.Limit(quota.Name, "acme", 1))
@@ -43,6 +47,7 @@ func (b *bench) perTask(ctx context.Context) error {
 	printTask("limited", limited)
 	figure("dynamodb_requests_per_task case=plain", plain.dynamodb)
 	figure("dynamodb_requests_per_task case=limited", limited.dynamodb)
+	fmt.Printf("figure log_bytes_per_task case=plain = %d\n", logged/tasks)
 	return nil
 }
 
@@ -154,7 +159,9 @@ func (b *bench) perIdleHour(ctx context.Context) error {
 		}
 		runs := int(time.Hour / cron.every)
 		fmt.Printf("figure requests_per_idle_hour of=%s = %d\n", cron.name, runs*counts.Total())
-		fmt.Printf("  %s runs %d times an hour, each time %s\n", cron.name, runs, counts)
+		for _, operation := range sorted(counts) {
+			fmt.Printf("figure requests_per_idle_hour of=%s operation=%s = %d\n", cron.name, operation, runs*counts[operation])
+		}
 	}
 	return nil
 }

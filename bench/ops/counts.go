@@ -1,7 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
 
 	"github.com/sluice-dev/sluice/localstack/cloud"
 )
@@ -54,4 +58,14 @@ func printSleep(name string, t tally) {
 	figure(name+" verb=get", t.get)
 	figure(name+" verb=schedule", t.schedule)
 	figure(name+" verb=other", t.other+t.del+t.dynamodb)
+}
+
+// logMeter measures what functions log, each line with its end.
+type logMeter struct{ bytes atomic.Int64 }
+
+func (m *logMeter) add(_, _, line string) { m.bytes.Add(int64(len(line)) + 1) }
+
+// sorted lists the operations that there were requests of.
+func sorted(c cloud.Counts) []cloud.Operation {
+	return slices.SortedFunc(maps.Keys(c), func(a, b cloud.Operation) int { return cmp.Compare(a.String(), b.String()) })
 }

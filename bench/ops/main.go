@@ -56,7 +56,8 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	defer api.close()
-	c := cloud.New(cloud.Options{})
+	logs := &logMeter{}
+	c := cloud.New(cloud.Options{Lambda: lambdaemu.Options{LogSink: logs.add}})
 	defer func() { err = errors.Join(err, c.Close()) }()
 	s, err := deploy(ctx, c, api.host())
 	if err != nil {
@@ -66,7 +67,7 @@ func run(ctx context.Context) (err error) {
 	if err := limiter.Declare(ctx, 1, quota); err != nil {
 		return err
 	}
-	b := &bench{stack: s, api: api, queue: queue.Over(s.Store(producer)), observer: queue.Over(s.Store(observer))}
+	b := &bench{stack: s, api: api, logs: logs, queue: queue.Over(s.Store(producer)), observer: queue.Over(s.Store(observer))}
 	for _, step := range []func(context.Context) error{b.perTask, b.perSleep, b.perIdleHour} {
 		if err := step(ctx); err != nil {
 			return err
