@@ -13,19 +13,18 @@ type price struct {
 
 // List prices in us-east-1 in December 2026, without free tiers and discounts.
 var (
-	s3Put       = price{"PUT", 5}
-	s3List      = price{"LIST", 5}
-	s3Get       = price{"GET", 0.4}
-	s3Delete    = price{"DELETE", 0}
-	tableWrite  = price{"DynamoDB write", 0.625}
-	tableRead   = price{"DynamoDB read", 0.125}
-	schedule    = price{"schedule", 1}
-	invocation  = price{"invocation", 0.2}
-	gbSecond    = price{"GB-second", 13.3334} // arm64
-	transition  = price{"state transition", 25}
-	durable     = price{"durable operation", 8}
-	queueCall   = price{"SQS request", 0.4}
-	logKilobyte = price{"KB of logs", 0.5}
+	s3Put      = price{"PUT", 5}
+	s3List     = price{"LIST", 5}
+	s3Get      = price{"GET", 0.4}
+	s3Delete   = price{"DELETE", 0}
+	tableWrite = price{"DynamoDB write", 0.625}
+	tableRead  = price{"DynamoDB read", 0.125}
+	schedule   = price{"schedule", 1}
+	invocation = price{"invocation", 0.2}
+	gbSecond   = price{"GB-second", 13.3334} // arm64
+	transition = price{"state transition", 25}
+	durable    = price{"durable operation", 8}
+	queueCall  = price{"SQS request", 0.4}
 )
 
 // item is a number of units.
