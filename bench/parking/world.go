@@ -84,6 +84,8 @@ type sleeper struct {
 	deleted uint32 // wake-ups up to this one were withdrawn
 	asked   int64
 	done    bool
+	// recorded is when the outcome is recorded of a task that is done.
+	recorded int64
 }
 
 // A strategy is what a task does that is not admitted at once.
@@ -187,7 +189,7 @@ func (w *world) invoke(e event) {
 	read := e.at + w.request()
 	if e.kind == wakes {
 		w.woken = append(w.woken, e.at)
-		if t.busy {
+		if t.busy || read < t.recorded {
 			// Another function has it in hand: should that die, somebody has to look again.
 			w.again++
 			asked := t.asked
@@ -239,13 +241,13 @@ func (w *world) admit(id int32, now int64) {
 	t.done, t.busy = true, false
 	w.left--
 	w.admitted = append(w.admitted, now)
-	recorded := now + w.request() + w.request() + w.runs + w.request()
+	t.recorded = now + w.request() + w.request() + w.runs + w.request()
 	if w.strategy.places && w.patience.Linger > 0 {
 		w.calls[t.call].ran, w.calls[t.call].idled = true, false
-		w.agenda.add(event{at: recorded, kind: frees, call: t.call})
+		w.agenda.add(event{at: t.recorded, kind: frees, call: t.call})
 		return
 	}
-	w.agenda.add(event{at: recorded, kind: ends})
+	w.agenda.add(event{at: t.recorded, kind: ends})
 }
 
 // sleep asks for a wake-up at a time: at a whole second, and not in the past.

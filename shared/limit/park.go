@@ -23,6 +23,10 @@ type Patience struct {
 	Late time.Duration
 }
 
+// DefaultPatience waits for seconds at most. It relies on functions that take late
+// sleepers along; where none does, a Wait of 14 s keeps limits used up best.
+var DefaultPatience = Patience{Wait: 5 * time.Second, Rest: 5 * time.Second, Linger: 2 * time.Second}
+
 // UsualLateness is how late the scheduler of the cloud may deliver.
 const UsualLateness = 60 * time.Second
 
@@ -57,13 +61,17 @@ const maxStock = 1 << 40
 
 // lead returns how much before a place is due its wake-up is asked for. Where the
 // policy keeps units in stock for as long as a wake-up may be late, nothing is lost by
-// coming late.
+// coming late; and in a window that has not begun nothing can be reserved.
 func (p Patience) lead(s *spot) int64 {
+	if s.seg.Kind != Bucket {
+		return 0
+	}
 	late := p.Late
 	if late == 0 {
 		late = UsualLateness
 	}
-	return max(min(p.Wait.Milliseconds(), late.Milliseconds()-s.stock()), 0)
+	// A tenth is left for those who are a little behind.
+	return max(min(p.Wait.Milliseconds()*9/10, late.Milliseconds()-s.stock()), 0)
 }
 
 // An Action is what a task is to do.
@@ -86,16 +94,17 @@ type Step struct {
 	Plans   []ItemPlan // one per item, in their order; empty ones write nothing
 	Blocked []Blocked  // what is in the way, unless the task runs
 
-	Until  time.Time // of Keep: when the place is due
-	WakeAt time.Time // of Keep: when to wake up
-	Never  bool      // of Keep: no passing of time makes it due
+	Until  time.Time // of ToKeep: when the place is due
+	WakeAt time.Time // of ToKeep: when to wake up
+	Never  bool      // of ToKeep: no passing of time makes it due
 
 	at       int64
 	patience Patience
-	deadline int64 // when its patience is over, of Wait
+	due      int64 // of ToWait: when its turn is, as far as is known
+	deadline int64 // of ToWait: when its patience is over
 	left     bool  // whether it holds no place any more
 	earlier  *Slot // the slot that it had before
-	item     int   // of Park: where the place is
+	item     int   // of ToPark: where the place is
 }
 
 // request is a request as it stands at a time.
@@ -244,14 +253,21 @@ func (r *request) reservable() bool {
 // that; and a window is not charged before it begins.
 func (p *spot) reservable(t int64) bool {
 	then := p.meter.view(p.state, t)
-	return then.seg == p.seg && then.force == p.force && then.level == p.level && !then.line.ceiling.less(p.level.add(p.cost))
+	return then.seg == p.seg && then.force == p.force && p.rounds(then.level) && !then.line.ceiling.less(then.level.add(p.cost))
+}
+
+// rounds reports whether a level is the present one but for what refills within the
+// millisecond to which times are rounded up. (That much may be missing where a cost is
+// the whole capacity.)
+func (p *spot) rounds(level Num) bool {
+	return level == p.level || p.seg.Kind == Bucket && level.sub(p.level).less(NumOf(p.seg.rate))
 }
 
 // wait reserves what can be reserved, for a run within the time until the deadline. The
 // other tiers are charged when the time has come.
 func (r *request) wait(deadline int64) Step {
 	s := r.step(ToWait)
-	s.deadline = deadline
+	s.deadline, s.due = deadline, r.due
 	r.each(func(n, k int, _ *Standing, p *spot) {
 		if p.reservable(r.due) {
 			s.Plans[n].Tiers[k].State = p.reserve(r.due, deadline)
@@ -269,10 +285,14 @@ func (p *spot) reserve(t, deadline int64) Plan {
 		Low:    p.seg.lineAt(p.level, t).floor,
 		policy: p.meter.policy.Name, units: p.units,
 	}
-	if p.state.Era != p.seg.Era {
+	if level := larger(p.level, plan.Low); p.state.Era != p.seg.Era || level != p.level {
 		plan.Branch, plan.Old = Exact, p.state
-		plan.New = p.view.at(p.level.add(p.cost))
+		plan.New = p.view.at(level.add(p.cost))
 		plan.Base = p.line.floor.add(p.cost)
+		return plan
+	}
+	if p.state.Position.less(p.line.floor) {
+		plan.Branch, plan.Low = Idle, p.view.openSince()
 		return plan
 	}
 	if p.meter.view(p.state, deadline).seg != p.seg || p.seg.Kind == FixedWindow {
@@ -353,6 +373,7 @@ func (r *request) placeDue(place Place) own {
 		pos := p.position(s.Places, place.Number)
 		o.item, o.tier, o.due = n, k, p.reached(pos)
 		o.ahead = o.due == never || p.ahead(pos, o.due)
+		o.due = r.spread(n, k, pos, o.due)
 	})
 	return o
 }

@@ -99,6 +99,30 @@ func (p *spot) append(pl Places) PlacePlan {
 	return plan
 }
 
+// spread returns when a place of a tier is due that is due by itself at a time, given the
+// other tiers of the item: of all that a window gives at once, they may only let one pass
+// after the other. That is not seen from their own places where those end before.
+func (r *request) spread(n, k int, pos Num, due int64) int64 {
+	p := &r.spots[n][k]
+	if p.seg.Kind != FixedWindow || due == never || p.units == 0 {
+		return due
+	}
+	start := product(p.seg.windowFrom(pos).start, p.seg.scale)
+	tasks := pos.sub(start).quotientUp(p.units) // of the window, up to this one
+	latest := due
+	for other := range r.spots[n] {
+		q := &r.spots[n][other]
+		if other == k || q.units == 0 || !q.fits || q.ahead(q.tail, due) {
+			continue
+		}
+		floor := q.meter.view(q.state, due).line.floor
+		if units := tasks * q.units; units/q.units == tasks {
+			latest = max(latest, q.meter.reached(q.force, q.seg.advance(floor, units), due))
+		}
+	}
+	return latest
+}
+
 // A Parking is a place that was taken.
 type Parking struct {
 	Place  Place
@@ -121,9 +145,9 @@ func (s Step) Parked(items []Item) Parking {
 		}
 		due := int64(never)
 		if p.fits {
-			due = p.reached(item.Tiers[k].Places.Reach)
+			due = r.spread(s.item, k, item.Tiers[k].Places.Reach, p.reached(item.Tiers[k].Places.Reach))
 		}
-		if due > latest {
+		if p := &r.spots[s.item][tier]; due > latest || due == latest && r.patience.lead(&r.spots[s.item][k]) < r.patience.lead(p) {
 			latest, tier = due, k
 		}
 	}

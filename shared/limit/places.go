@@ -86,7 +86,7 @@ func (s *Standing) spotAt(now, waiting int64) spot {
 	}
 	if waiting > 0 && s.Places.Era != 0 {
 		reach := s.Meter.carried(s.State, s.Places, p.force.basis)
-		p.live = s.Places.Era == p.seg.Era && !reach.less(p.tail)
+		p.live = s.Places.Era == p.seg.Era && s.State.Era == p.seg.Era && !reach.less(p.tail)
 		p.tail = larger(p.tail, reach)
 		p.reach = reach
 	}
@@ -116,6 +116,15 @@ func (s *segment) windowFrom(pos Num) span {
 		return span{start, start + s.Window.period.Milliseconds()}
 	}
 	return s.calendar.at(start)
+}
+
+// windowBefore returns the window before another. Windows from first use are taken to
+// follow one another, as they do while somebody waits.
+func (s *segment) windowBefore(w span) span {
+	if s.calendar == nil {
+		return span{max(w.start-s.Window.period.Milliseconds(), 0), w.start}
+	}
+	return s.calendar.at(max(w.start-1, 0))
 }
 
 // never is later than any time.
@@ -244,7 +253,7 @@ func (s *segment) retreat(from Num, units int64, floor Num) Num {
 			break
 		}
 		units -= used
-		w = s.windowFrom(product(w.start-1, s.scale))
+		w = s.windowBefore(w)
 		from = product(w.start, s.scale).add(NumOf(s.Max))
 	}
 	return from.sub(NumOf(units))

@@ -38,6 +38,9 @@ func (s Step) Slot(items []Item) Slot {
 		slot.add(charge, plan.Delta, p)
 		if s.Action == ToWait {
 			until = max(until, p.reached(st.State.Position))
+			if plan.Branch == Exact {
+				until = max(until, s.due)
+			}
 		}
 	})
 	slot.Until = whenever(until)
@@ -76,7 +79,8 @@ const punctual = 1000
 
 // Finish decides about a task whose slot's time has come: whether nothing has happened
 // to it since, such as a hold or a change of the policy, and whether the tiers that
-// could not be reserved have room. If so, it runs; else it waits on within its patience,
+// could not be reserved have room. It is asked on the items as they are: read anew, by a
+// consistent read. If all is well, the task runs; else it waits on within its patience,
 // or gives the slot up and goes to sleep. place is the one it was woken under, or nil.
 func (s Slot) Finish(items []Item, place *Place, p Patience, at time.Time) Step {
 	r := newRequest(items, p, at)
@@ -128,24 +132,23 @@ func (s *Slot) charged(key string, st *Standing) *Charge {
 // missing returns how much of a tier's cost is not covered by its charge for a run that
 // was due at until, and when what is covered is due.
 func (p *spot) missing(c *Charge, until int64) (Num, int64) {
-	if c == nil {
+	if c == nil || c.Era != p.seg.Era && (c.Era < p.meter.reset || !p.meter.knows(c.Era) || c.Era > p.seg.Era) {
 		return p.cost, p.now
 	}
-	then := p.now
-	if p.now-until <= punctual {
-		then = min(until, p.now)
-	}
-	floor := p.seg.lineAt(p.level, then).floor
 	reach := c.reach(p.given)
-	switch {
-	case c.Era == p.seg.Era:
-	case c.Era < p.meter.reset || !p.meter.knows(c.Era) || c.Era > p.seg.Era:
-		return p.cost, p.now
-	default:
+	if c.Era != p.seg.Era {
 		reach = p.meter.reprice(c.Era, reach, p.force.basis)
 	}
-	refilled := smaller(larger(floor.sub(reach.sub(p.cost)), Num{}), p.cost)
-	return refilled, p.reached(reach)
+	if p.now-until <= punctual && p.refilled(reach, min(until, p.now)) == (Num{}) {
+		return Num{}, p.reached(reach)
+	}
+	return p.refilled(reach, p.now), p.reached(reach)
+}
+
+// refilled returns how much of a cost that reaches up to a position has refilled by a time.
+func (p *spot) refilled(reach Num, t int64) Num {
+	floor := p.seg.lineAt(p.level, t).floor
+	return smaller(larger(floor.sub(reach.sub(p.cost)), Num{}), p.cost)
 }
 
 // chargeNow returns the plan to charge a length of the line now, and when that fits.
@@ -229,7 +232,13 @@ func (s *Slot) yield(r *request, place *Place) Step {
 	}
 	for n := range step.Plans {
 		for k := range step.Plans[n].Tiers {
-			step.Plans[n].Tiers[k].State = back[n].Tiers[k].State
+			plan, pl := &step.Plans[n].Tiers[k], r.items[n].Tiers[k].Places
+			plan.State = back[n].Tiers[k].State
+			if plan.State.Branch != "" && plan.Places.Branch == PlaceAppend {
+				// The place was found behind a State that its condition does not see.
+				length, units := plan.Places.Length, NumOf(plan.Places.Units)
+				plan.Places = PlacePlan{Branch: PlaceExact, Old: pl, New: Places{Era: pl.Era, Reach: pl.Reach.add(length), Last: pl.Last.add(units)}}
+			}
 		}
 	}
 	return step
