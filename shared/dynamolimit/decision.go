@@ -62,6 +62,10 @@ func (d *decision) carryOut(ctx context.Context) (limit.Step, []limit.Item, erro
 	copy(after, d.items)
 	d.told = true
 	step := d.step
+	if len(writes) == 0 && len(d.writes) > 0 {
+		// They were carried out by a request that arrived twice, of which the second failed.
+		writes, found = d.writes, make([]item, len(d.writes))
+	}
 	if len(writes) > 0 {
 		step = *writes[0].crowding.step
 	}
