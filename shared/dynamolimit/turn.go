@@ -106,6 +106,9 @@ func givingUp(t *Turn, items []limit.Item, _ limit.Patience, at time.Time) limit
 	return limit.Step{Plans: t.slot.GiveUp(items, at)}
 }
 
+// punctual is how long after it was charged a task may still run by it.
+const punctual = time.Second
+
 // turn makes a decision and carries it out.
 func (l *Limiter) turn(ctx context.Context, t *Turn, by decide) (*Turn, error) {
 	if err := ctx.Err(); err != nil {
@@ -132,6 +135,11 @@ func (l *Limiter) turn(ctx context.Context, t *Turn, by decide) (*Turn, error) {
 				}
 			}
 			by = waking
+			continue
+		}
+		if step.Action == limit.ToRun && l.clock.now().Sub(step.Slot(after).Until) > punctual {
+			// The store took so long that what was charged may have refilled meanwhile.
+			t.slot, by = step.Slot(after), finishing
 			continue
 		}
 		t.take(step, after, d)
