@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -284,15 +285,13 @@ func (q *Queue) claimFunctions() []awslambda.Function {
 func (q *Queue) sumOf(name string, functions []awslambda.Function) awscloudwatch.IMetric {
 	const most = 10
 	metrics := make(map[string]awscloudwatch.IMetric)
-	expression := ""
+	var terms []string
 	for i, f := range functions[:min(len(functions), most)] {
 		id := "f" + strconv.Itoa(i)
 		metrics[id] = f.Metric(&name, metricOptions("Sum", fiveMinutes))
-		if i > 0 {
-			expression += " + "
-		}
-		expression += "FILL(" + id + ", 0)"
+		terms = append(terms, "FILL("+id+", 0)")
 	}
+	expression := strings.Join(terms, " + ")
 
 	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
 		Expression: &expression, Label: &name, Period: seconds(fiveMinutes), UsingMetrics: &metrics,

@@ -84,7 +84,8 @@ func lifecycle(props Props) *[]*awss3.LifecycleRule {
 			Expiration: days(props.Retention),
 		},
 		{
-			// The history. Records are rewritten by every transition, so each old version is one line of it.
+			// The history. Records are rewritten by every transition, so each old version is one line of it. When
+			// the rule above has expired a record, the sweep function removes the versions that this one keeps.
 			Id:                          jsii.String("old-versions-of-records"),
 			Prefix:                      jsii.String(tasksPrefix),
 			NoncurrentVersionExpiration: days(props.Retention),

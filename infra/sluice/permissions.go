@@ -63,13 +63,17 @@ func (q *Queue) resetPolicies() awsiam.PolicyStatement {
 	return allow("ResetPolicies", []string{"dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem"}, q.names.tableArn)
 }
 
-// sweepTasks are the sweep's rights on the bucket: it reads tasks, and writes nothing but how far it came.
+// sweepTasks are the sweep's rights on the bucket: it reads tasks, writes nothing but how far it came, and
+// removes versions of records that have expired.
 func (q *Queue) sweepTasks() []awsiam.PolicyStatement {
 	return []awsiam.PolicyStatement{
 		allow("ReadTasks", []string{"s3:GetObject"}, q.names.objects(inboxPrefix), q.names.objects(tasksPrefix)),
 		allow("KeepCursor", []string{"s3:GetObject", "s3:PutObject"}, q.names.objects(sweepPrefix)),
 		// It lists inbox/ as well.
 		q.tellMissingFromDenied("ListTasks"),
+		allow("ListVersions", []string{"s3:ListBucketVersions"}, q.names.bucketArn),
+		// By version only: a record that is not expired cannot be taken for one that is.
+		allow("RemoveExpiredRecords", []string{"s3:DeleteObjectVersion"}, q.names.objects(tasksPrefix)),
 	}
 }
 

@@ -42,6 +42,8 @@ var rights = map[string][]string{
 		"s3:GetObject on " + bucket + "/inbox/* " + bucket + "/tasks/*",
 		"s3:GetObject s3:PutObject on " + bucket + "/sweep/*",
 		"s3:ListBucket on " + bucket,
+		"s3:ListBucketVersions on " + bucket,
+		"s3:DeleteObjectVersion on " + bucket + "/tasks/*",
 		"lambda:InvokeFunction on " + claim,
 		"logs:CreateLogStream logs:PutLogEvents on {SweepLogs}",
 	},

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/scheduler"
 
@@ -44,6 +43,7 @@ func TestSluice(t *testing.T) {
 			"with a limit sleeps until it is admitted":        testLimited,
 			"that no limit can admit fails":                   testNeverAdmitted,
 			"that lost its wake-up is found by the sweep":     testLostWakeup,
+			"leaves no version behind after its retention":    testRetention,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -104,12 +104,8 @@ func testLostWakeup(t *testing.T, s *target) {
 		}
 		return len(armed.Schedules) > 0
 	})
-	functions := lambda.NewFromConfig(s.config)
 	s.eventually(t, "it has run", func() bool {
-		swept, err := functions.Invoke(t.Context(), &lambda.InvokeInput{FunctionName: &s.sweepFunction, Payload: []byte("{}")})
-		if err != nil || swept.FunctionError != nil {
-			t.Fatalf("the sweep failed: %v\n%s", err, swept.Payload)
-		}
+		s.sweep(t)
 		got, err := s.queue.Get(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
@@ -117,6 +113,26 @@ func testLostWakeup(t *testing.T, s *target) {
 		return got.Status == task.Completed
 	})
 	expect(t, s.wait(t, id), task.Completed, 1)
+}
+
+// A record that has been expired, as S3's lifecycle does it, is removed with its whole history by the sweep
+// function.
+func testRetention(t *testing.T, s *target) {
+	id := s.submit(t, `{}`).ID
+	s.wait(t, id)
+	client := s3store.NewClient(s.config)
+	key := s3store.TaskKey(id)
+	if _, err := client.DeleteObject(t.Context(), &s3.DeleteObjectInput{Bucket: &s.bucket, Key: &key}); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually(t, "nothing is left of the record", func() bool {
+		s.sweep(t)
+		left, err := client.ListObjectVersions(t.Context(), &s3.ListObjectVersionsInput{Bucket: &s.bucket, Prefix: &key})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(left.Versions)+len(left.DeleteMarkers) == 0
+	})
 }
 
 func testRests(t *testing.T, s *target) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
 
 	"github.com/sluice-dev/sluice/localstack/cloud"
 	"github.com/sluice-dev/sluice/localstack/cloud/lambdaemu"
@@ -163,7 +164,7 @@ func deployEmbedded(c *cloud.Cloud, folder string) (*stack.Stack, error) {
 		Limiter:     process("limiter"),
 		Reset:       process("reset"),
 		Sweep:       process("sweep"),
-		Environment: map[string]string{"SLUICE_HTTP_HOSTS": "*", "SLUICE_SWEEP_GRACE": "1s"},
+		Environment: map[string]string{"SLUICE_HTTP_HOSTS": "*", "SLUICE_SWEEP_GRACE": "1s", "SLUICE_RETENTION_EVERY": "1ms"},
 	})
 }
 
@@ -200,5 +201,17 @@ func (s *target) eventually(t *testing.T, what string, is func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not after %v: %s", patience, what)
 		}
+	}
+}
+
+// sweep runs the sweep function once.
+func (s *target) sweep(t *testing.T) {
+	t.Helper()
+	swept, err := lambda.NewFromConfig(s.config).Invoke(t.Context(), &lambda.InvokeInput{FunctionName: &s.sweepFunction, Payload: []byte("{}")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if swept.FunctionError != nil {
+		t.Fatalf("the sweep failed: %s", swept.Payload)
 	}
 }

@@ -16,6 +16,8 @@
 //
 //   - It judges every schedule as one of the group "default", whatever its group, so a policy on the
 //     schedules of another group is not enough; the end-to-end stack adds that one right.
+//   - It judges the first object of a DeleteObjects as if no version of it were named: the end-to-end stack
+//     adds that right, too.
 //   - Schedules fire on a tick of 10 s, and at() in the past is accepted; AWS refuses it, and fires up to
 //     60 s late.
 //   - Its DynamoDB rounds sums to 28 digits, and its HTTP/2 breaks connections off: both are set right here.

@@ -3,7 +3,6 @@ package retention_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -92,11 +91,11 @@ func (b *bundle) left(prefix string) map[string]int {
 	return left
 }
 
-func (b *bundle) remover(label string, change func(*retention.Config)) *retention.Remover {
+func (b *bundle) remover(change func(*retention.Config)) *retention.Remover {
 	b.Helper()
 	c := retention.Config{
-		Store: s3store.New(s3store.NewClient(b.cloud.Config(cloud.Label(label))), bucket),
-		Log:   slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Store: s3store.New(s3store.NewClient(b.cloud.Config(cloud.Label("retention"))), bucket),
+		Log:   slog.New(slog.DiscardHandler),
 		Now:   func() time.Time { return b.now },
 	}
 	if change != nil {
@@ -133,7 +132,7 @@ func TestVersionsOfExpiredRecordsAreRemovedAndNoOthers(t *testing.T) {
 	b.record("inbox/0/submission.json", 1)
 	b.expire("inbox/0/submission.json")
 
-	report := b.run(b.remover("retention", nil))
+	report := b.run(b.remover(nil))
 	if want := (retention.Report{Due: true, Listed: 15, Removed: 7, Round: true}); report != want {
 		t.Errorf("report = %+v, want %+v", report, want)
 	}
@@ -148,7 +147,7 @@ func TestVersionsOfExpiredRecordsAreRemovedAndNoOthers(t *testing.T) {
 func TestARoundIsDoneOncePerDay(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	r := b.remover("retention", nil)
+	r := b.remover(nil)
 	for _, step := range []struct {
 		after time.Duration
 		due   bool
@@ -176,7 +175,7 @@ func TestARoundGoesOnWhereTheRunBeforeStopped(t *testing.T) {
 			b.expire(key)
 		}
 	}
-	r := b.remover("retention", func(c *retention.Config) { c.MaxPages = 1 })
+	r := b.remover(func(c *retention.Config) { c.MaxPages = 1 })
 	total := retention.Report{}
 	for runs := 1; ; runs++ {
 		report := b.run(r)
@@ -203,7 +202,7 @@ func TestARecordWithThousandsOfVersionsIsRemovedWhole(t *testing.T) {
 	b.record("tasks/0/slept-for-years.json", 1100)
 	b.expire("tasks/0/slept-for-years.json")
 	b.record("tasks/0/z.json", 1)
-	b.run(b.remover("retention", nil))
+	b.run(b.remover(nil))
 	if got, want := fmt.Sprint(b.left("tasks/")), "map[tasks/0/a.json:1 tasks/0/z.json:1]"; got != want {
 		t.Errorf("left are %s, want %s", got, want)
 	}
@@ -218,7 +217,7 @@ func TestAFailureIsMadeUpForByTheNextRun(t *testing.T) {
 			b := setup(t)
 			b.record("tasks/0/expired.json", 3)
 			b.expire("tasks/0/expired.json")
-			r := b.remover("retention", nil)
+			r := b.remover(nil)
 			b.cloud.FailNext(1, cloud.Fault{Status: 403, Code: "AccessDenied"}, func(r *cloud.Request) bool {
 				return r.Client == "retention" && r.Operation == action
 			})
@@ -244,7 +243,7 @@ func TestADamagedCursorStartsOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if report := b.run(b.remover("retention", nil)); report.Removed != 2 {
+	if report := b.run(b.remover(nil)); report.Removed != 2 {
 		t.Errorf("report = %+v", report)
 	}
 }
@@ -256,7 +255,7 @@ func TestARunWhoseTimeIsOverIsNoError(t *testing.T) {
 	b.cloud.SetLatency(cloud.S3, 300*time.Millisecond)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	report, err := b.remover("retention", nil).Run(ctx)
+	report, err := b.remover(nil).Run(ctx)
 	if report.Round || (err != nil && !slices.ContainsFunc([]string{"deadline", "canceled"}, func(s string) bool { return strings.Contains(err.Error(), s) })) {
 		t.Errorf("%+v, %v", report, err)
 	}

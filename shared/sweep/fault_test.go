@@ -98,10 +98,10 @@ func TestASweepOnABadDayLosesNothing(t *testing.T) {
 				inBubble(t, func(t *testing.T, b *bundle) {
 					ids := b.submitMany(200)
 					time.Sleep(time.Hour)
-					failed := 0
+					var failed atomic.Int64
 					b.cloud.SetFault(func(r *cloud.Request) cloud.Fault {
 						if r.From("sweep") && r.Number%every == 0 {
-							failed++
+							failed.Add(1)
 							return fault
 						}
 						return cloud.Fault{}
@@ -114,8 +114,8 @@ func TestASweepOnABadDayLosesNothing(t *testing.T) {
 					b.untilRound(small)
 					b.untilRound(small)
 					b.driven(ids)
-					if failed < 50 {
-						t.Errorf("only %d requests failed", failed)
+					if failed.Load() < 50 {
+						t.Errorf("only %d requests failed", failed.Load())
 					}
 				})
 			})

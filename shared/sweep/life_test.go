@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,7 +56,7 @@ func TestEveryTaskEndsBySweepsAlone(t *testing.T) {
 			check  func(task.Task) bool
 		}
 		var want []expectation
-		for i := range 60 {
+		for i := range 30 {
 			plain := s.Submit("plain", i)
 			sleeper := s.Submit("sleeper", i%4)
 			failing := s.Submit("failing", nil, queue.MaxRetries(2))
@@ -160,9 +161,10 @@ func TestTheSweepDoesNotFloodAClaimFunctionThatIsDown(t *testing.T) {
 		for i := range ids {
 			ids[i] = s.Submit("plain", i).ID
 		}
-		down := true
+		var down atomic.Bool
+		down.Store(true)
 		s.Cloud.SetFault(func(r *cloud.Request) cloud.Fault {
-			if down && r.From("claim") {
+			if down.Load() && r.From("claim") {
 				return cloud.InternalError
 			}
 			return cloud.Fault{}
@@ -171,7 +173,7 @@ func TestTheSweepDoesNotFloodAClaimFunctionThatIsDown(t *testing.T) {
 		if n := s.Cloud.Requests().Snapshot("sweep").Of(cloud.Lambda); n > 3*12 {
 			t.Errorf("%d invocations in three hours", n)
 		}
-		down = false
+		down.Store(false)
 		for _, id := range ids {
 			if got := s.Wait(id); got.Status != task.Completed || got.Attempt != 1 {
 				t.Errorf("task = %s", got.Encode())

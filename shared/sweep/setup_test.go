@@ -165,20 +165,25 @@ func (b *bundle) submit(id string, changes ...func(*task.Task)) task.Task {
 	return t
 }
 
-// submitMany submits many due tasks, without the detour over a client.
+// submitMany submits many due tasks.
 func (b *bundle) submitMany(n int) []string {
 	b.t.Helper()
 	ids := make([]string, n)
 	for i := range ids {
 		ids[i] = fmt.Sprintf("task-%05d", i)
-		body := bytes.NewReader(task.New(ids[i], "job", time.Now()).EncodeSubmission())
-		answer := httptest.NewRecorder()
-		b.cloud.S3().ServeHTTP(answer, httptest.NewRequest(http.MethodPut, "/"+b.bucket+"/"+s3store.InboxKey(ids[i]), body))
-		if answer.Code != http.StatusOK {
-			b.t.Fatal(answer.Body)
-		}
+		b.fill(s3store.InboxKey(ids[i]), task.New(ids[i], "job", time.Now()).EncodeSubmission())
 	}
 	return ids
+}
+
+// fill writes an object without the detour over a client.
+func (b *bundle) fill(key string, body []byte) {
+	b.t.Helper()
+	answer := httptest.NewRecorder()
+	b.cloud.S3().ServeHTTP(answer, httptest.NewRequest(http.MethodPut, "/"+b.bucket+"/"+key, bytes.NewReader(body)))
+	if answer.Code != http.StatusOK {
+		b.t.Fatal(answer.Body)
+	}
 }
 
 // record writes what the events, at their times, make of a task.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/sluice-dev/sluice/localstack/cloud"
+	"github.com/sluice-dev/sluice/shared/s3store"
 	"github.com/sluice-dev/sluice/shared/sweep"
 	"github.com/sluice-dev/sluice/shared/task"
 )
@@ -129,15 +131,24 @@ func TestYoungTasksAreNotRead(t *testing.T) {
 	})
 }
 
-func TestTensOfThousandsOfTasksWhoseEventsWereLost(t *testing.T) {
+func TestTensOfThousandsOfTasksWhoseEventsAndWakeupsWereLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bundle) {
 		const n = 20_000
 		ids := b.submitMany(n)
+		for i, id := range ids {
+			if i%4 != 0 { // the others were never claimed
+				asleep := task.New(id, "job", time.Now())
+				asleep.Revision, asleep.RescheduleCount = 2, 1
+				b.fill(s3store.TaskKey(id), asleep.Encode())
+			}
+		}
 		time.Sleep(time.Hour)
-		runs := 0
+		runs, found := 0, sweep.Report{}
 		for round := false; !round; runs++ {
 			before := b.cloud.Requests().Snapshot("sweep")
 			report := b.run()
+			found.LostEvents += report.LostEvents
+			found.LostWakeups += report.LostWakeups
 			if used := b.cloud.Requests().Snapshot("sweep").Diff(before).Total(); used > sweep.DefaultMaxRequests || used != report.Requests {
 				t.Errorf("run %d made %d requests and reports %d, the bound is %d", runs, used, report.Requests, sweep.DefaultMaxRequests)
 			}
@@ -147,6 +158,9 @@ func TestTensOfThousandsOfTasksWhoseEventsWereLost(t *testing.T) {
 			synctest.Wait()
 		}
 		b.drivenOnce(ids)
+		if found.LostEvents != n/4 || found.LostWakeups != n-n/4 || runs < 3 {
+			t.Errorf("%d runs found %+v", runs, found)
+		}
 		if got := slices.Max(b.claim.batches); got > sweep.DefaultBatchSize {
 			t.Errorf("a batch has %d tasks", got)
 		}
@@ -276,12 +290,9 @@ func TestWhatWasNotHandedOverIsNotPassed(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bundle) {
 		ids := b.submitMany(1200)
 		time.Sleep(time.Hour)
-		invocations := 0
+		var invocations atomic.Int64
 		b.cloud.FailNext(5, cloud.Fault{Status: 403, Code: "AccessDeniedException"}, func(r *cloud.Request) bool {
-			if r.Is(cloud.Lambda) {
-				invocations++
-			}
-			return r.Is(cloud.Lambda) && invocations%11 == 5
+			return r.Is(cloud.Lambda) && invocations.Add(1)%11 == 5
 		})
 		failed := 0
 		for round := false; !round; {

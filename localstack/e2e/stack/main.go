@@ -26,8 +26,8 @@ func main() {
 			// The suite serves what its http.request tasks call. Only a local cloud can reach it there.
 			Environment: map[string]string{"SLUICE_HTTP_HOSTS": "localhost,127.0.0.1"},
 		},
-		// The suite does not wait until a task is long overdue.
-		Sweep: sluice.FunctionProps{Environment: map[string]string{"SLUICE_SWEEP_GRACE": "1s"}},
+		// The suite does not wait until a task is long overdue, nor for the next day.
+		Sweep: sluice.FunctionProps{Environment: map[string]string{"SLUICE_SWEEP_GRACE": "1s", "SLUICE_RETENTION_EVERY": "1ms"}},
 	})
 	addPythonHandler(stack, queue, "PythonHandler", "examples/python-handler", nil)
 	asks := addPythonHandler(stack, queue, "LimiterPython", "examples/limiter-python", &map[string]*string{
@@ -65,13 +65,18 @@ func hostArchitecture() awslambda.Architecture {
 	return awslambda.Architecture_X86_64()
 }
 
-// workAroundMiniStack adds the one right that MiniStack's IAM asks for and AWS does not: it judges every
-// schedule as one of the group "default", whatever its group.
+// workAroundMiniStack adds the two rights that MiniStack's IAM asks for and AWS does not: it judges every
+// schedule as one of the group "default", whatever its group, and the first object of DeleteObjects as if no
+// version of it were named.
 func workAroundMiniStack(stack awscdk.Stack, queue *sluice.Queue) {
 	queue.Claim.AddToRolePolicy(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
 		Actions: jsii.Strings("scheduler:CreateSchedule", "scheduler:GetSchedule", "scheduler:DeleteSchedule"),
 		Resources: jsii.Strings(*stack.FormatArn(&awscdk.ArnComponents{
 			Service: jsii.String("scheduler"), Resource: jsii.String("schedule"), ResourceName: jsii.String("default/*"),
 		})),
+	}))
+	queue.Sweep.AddToRolePolicy(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
+		Actions:   jsii.Strings("s3:DeleteObject"),
+		Resources: jsii.Strings(*queue.Bucket.ArnForObjects(jsii.String("tasks/*"))),
 	}))
 }
