@@ -52,6 +52,10 @@ func (s *Stack) deployReset(o Options) error {
 	}
 	s.Reset = o.Name + "-reset"
 	environment := map[string]string{worker.EnvTable: s.Table}
+	claim := s.environment(o)
+	for _, name := range []string{worker.EnvScheduleGroup, worker.EnvScheduleRoleARN, worker.EnvClaimARN, worker.EnvDeadLetterARN} {
+		environment[name] = claim[name] // to wake parked tasks earlier
+	}
 	return s.deployCron(lambdaemu.Function{
 		Name:    s.Reset,
 		Runtime: o.Reset(environment),

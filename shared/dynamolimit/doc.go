@@ -23,6 +23,18 @@
 // with one Query when it first needs it, and again when its copy is
 // [limit.CacheFor] old and it is used.
 //
+// # Parked tasks
+//
+// [Limiter.Arrive] and [Limiter.Wake] give a task that is not admitted a place to sleep
+// under, see [limit.Item]. The end of the places and the number of those who wait are
+// part of the same item, so that whether a newcomer may pass is a condition of its one
+// write. Taking a place is a read, a write, and a write of the index; the first sleeper
+// of a key costs one more, for the list of keys that [Limiter.PullForward] looks after.
+// A task that is woken leaves with the write that admits it, and one that removes its
+// entry from the index. The index is a hint, which decides nothing: an entry that is
+// missing leaves a task to its own wake-up, and one too many is forgotten when its task
+// does not come.
+//
 // # Repeated and lost requests
 //
 // Every write that charges or gives back has an id. An item remembers the ids of
