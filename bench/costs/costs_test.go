@@ -31,6 +31,7 @@ func TestACountWithoutAPriceIsRefused(t *testing.T) {
 	for figure, changed := range map[string]string{
 		"requests_per_task case=plain verb=other = 0.00": "requests_per_task case=plain verb=other = 1.00",
 		"requests_per_idle_hour of=sweep = ":             "requests_per_idle_hour of=sweep = 1",
+		"operation=s3.GetObject":                         "operation=s3.SelectObjectContent",
 		"figure requests_per_sleep verb=schedule":        "figure requests_per_nap verb=schedule",
 	} {
 		text := strings.Replace(measured, figure, changed, 1)

@@ -4,9 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
-
-	"github.com/sluice-dev/sluice/localstack/stack"
 )
 
 // counts are the measured requests of one task, one sleep and one idle hour.
@@ -14,11 +11,8 @@ type counts struct {
 	plain, limited, sleep requests
 	// decisions are the requests to the limiter's table per limited task.
 	decisions float64
-	idle      struct {
-		list, get, query float64
-		// sweeps and resets are the runs of the crons.
-		sweeps, resets float64
-	}
+	// idle are the requests of the crons per hour.
+	idle bill
 }
 
 type requests struct{ put, get, del, schedule float64 }
@@ -58,28 +52,59 @@ func countsFrom(text string) (counts, error) {
 			return counts{}, fmt.Errorf("the figure %s is %v: such requests have no price here", name, figures[name])
 		}
 	}
-	if known, all := c.idle.list+c.idle.get+c.idle.query, figures["requests_per_idle_hour of=sweep"]+figures["requests_per_idle_hour of=reset"]; known != all {
-		return counts{}, fmt.Errorf("reset and sweep make %v requests per hour, of which %v have a price here", all, known)
+	var err error
+	c.idle, err = idleFrom(figures)
+	return c, err
+}
+
+// operations are the prices of what the crons ask for.
+var operations = map[string]price{
+	"s3.GetObject": s3Get, "s3.PutObject": s3Put, "s3.ListObjectsV2": s3List, "s3.ListObjectVersions": s3List,
+	"dynamodb.GetItem": tableRead, "dynamodb.Query": tableRead, "dynamodb.UpdateItem": tableWrite,
+	"scheduler.CreateSchedule": schedule,
+}
+
+// idleFrom adds up the requests of the crons by their price.
+func idleFrom(figures map[string]float64) (bill, error) {
+	byPrice := make(map[price]float64)
+	var named, all float64
+	for figure, n := range figures {
+		of, isCron := strings.CutPrefix(figure, "requests_per_idle_hour of=")
+		cron, operation, isOperation := strings.Cut(of, " operation=")
+		switch p, known := operations[operation]; {
+		case !isCron:
+		case !isOperation:
+			all += n
+		case !known:
+			return nil, fmt.Errorf("%s asks for %s, which has no price here", cron, operation)
+		default:
+			byPrice[p] += n
+			named += n
+		}
 	}
-	c.idle.sweeps = float64(time.Hour / stack.SweepEvery)
-	c.idle.resets = float64(time.Hour / stack.ResetEvery)
-	return c, nil
+	if named != all || all == 0 {
+		return nil, fmt.Errorf("the crons make %v requests per hour, and operations are named for %v", all, named)
+	}
+	var idle bill
+	for _, p := range []price{s3Put, s3List, s3Get, tableWrite, tableRead, schedule} {
+		if byPrice[p] > 0 {
+			idle = append(idle, item{byPrice[p], p})
+		}
+	}
+	return idle, nil
 }
 
 // names are the figures that are used.
 func (c *counts) names() map[string]*float64 {
 	return map[string]*float64{
-		"requests_per_task case=plain verb=put":                      &c.plain.put,
-		"requests_per_task case=plain verb=get":                      &c.plain.get,
-		"requests_per_task case=plain verb=delete":                   &c.plain.del,
-		"requests_per_task case=limited verb=put":                    &c.limited.put,
-		"requests_per_task case=limited verb=get":                    &c.limited.get,
-		"dynamodb_requests_per_task case=limited":                    &c.decisions,
-		"requests_per_sleep verb=put":                                &c.sleep.put,
-		"requests_per_sleep verb=get":                                &c.sleep.get,
-		"requests_per_sleep verb=schedule":                           &c.sleep.schedule,
-		"requests_per_idle_hour of=sweep operation=s3.ListObjectsV2": &c.idle.list,
-		"requests_per_idle_hour of=sweep operation=s3.GetObject":     &c.idle.get,
-		"requests_per_idle_hour of=reset operation=dynamodb.Query":   &c.idle.query,
+		"requests_per_task case=plain verb=put":    &c.plain.put,
+		"requests_per_task case=plain verb=get":    &c.plain.get,
+		"requests_per_task case=plain verb=delete": &c.plain.del,
+		"requests_per_task case=limited verb=put":  &c.limited.put,
+		"requests_per_task case=limited verb=get":  &c.limited.get,
+		"dynamodb_requests_per_task case=limited":  &c.decisions,
+		"requests_per_sleep verb=put":              &c.sleep.put,
+		"requests_per_sleep verb=get":              &c.sleep.get,
+		"requests_per_sleep verb=schedule":         &c.sleep.schedule,
 	}
 }

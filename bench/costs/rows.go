@@ -1,6 +1,10 @@
 package main
 
-import "time"
+import (
+	"time"
+
+	"github.com/sluice-dev/sluice/localstack/stack"
+)
 
 // The ways to sleep durably.
 const (
@@ -89,15 +93,12 @@ func sleepBill(c counts) bill {
 
 // idleBill is what the crons cost in a month.
 func idleBill(c counts) bill {
-	hours := month.Hours()
-	runs := (c.idle.sweeps + c.idle.resets) * hours
-	return bill{
-		{millions(c.idle.list * hours), s3List},
-		{millions(c.idle.get * hours), s3Get},
-		{millions(c.idle.query * hours), tableRead},
-		{millions(runs), invocation},
-		{millions(runs * cronSeconds * memoryGB), gbSecond},
-	}
+	const runs = float64(month/stack.SweepEvery + month/stack.ResetEvery)
+	return append(
+		c.idle.times(millions(month.Hours())),
+		item{millions(runs), invocation},
+		item{millions(runs * cronSeconds * memoryGB), gbSecond},
+	)
 }
 
 func millions(n float64) float64 { return n / 1e6 }
