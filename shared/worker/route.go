@@ -26,21 +26,47 @@ type lambdaRouter struct {
 	client    func() *lambda.Client
 }
 
-// newRouter reads routes: a JSON object of task types and function ARNs. It is nil
-// for an empty text.
-func newRouter(config aws.Config, routes string) (Router, error) {
-	if routes == "" {
+// otherTypes stands in the routes for all task types that are not among them.
+const otherTypes = "*"
+
+// parseRoutes reads routes: a JSON object of task types and the ARNs of the functions that
+// serve them, none for an empty text. A function does not find itself among them.
+func parseRoutes(text string) (map[string]string, error) {
+	if text == "" {
 		return nil, nil
 	}
-	r := &lambdaRouter{client: sync.OnceValue(func() *lambda.Client { return lambda.NewFromConfig(config) })}
-	if err := json.Unmarshal([]byte(routes), &r.functions); err != nil {
+	var routes map[string]string
+	if err := json.Unmarshal([]byte(text), &routes); err != nil {
 		return nil, fmt.Errorf(`the environment variable %s must be JSON such as {"send_mail": "arn:aws:lambda:…"}: %w`, EnvRoutes, err)
 	}
-	return r, nil
+	return routes, nil
+}
+
+// newRouter is nil without routes.
+func newRouter(config aws.Config, routes map[string]string) Router {
+	if len(routes) == 0 {
+		return nil
+	}
+	return &lambdaRouter{functions: routes, client: sync.OnceValue(func() *lambda.Client { return lambda.NewFromConfig(config) })}
+}
+
+// without is the mux less the handlers of types that are routed to another function: functions of one
+// code, with different settings, have all handlers, and each serves its types only.
+func (m *Mux) without(routes map[string]string) *Mux {
+	rest := NewMux()
+	for taskType, h := range m.handlers {
+		if _, routed := routes[taskType]; !routed {
+			rest.handlers[taskType] = h
+		}
+	}
+	return rest
 }
 
 func (r *lambdaRouter) Route(ctx context.Context, taskType, id string) (bool, error) {
 	function, known := r.functions[taskType]
+	if !known {
+		function, known = r.functions[otherTypes]
+	}
 	if !known {
 		return false, nil
 	}

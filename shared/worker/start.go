@@ -88,11 +88,13 @@ func FromEnvironment(config aws.Config, mux *Mux, getenv func(string) string) (*
 	}
 	grace, graceErr := durationFrom(getenv, EnvUnhandledGrace)
 	limiter, limiterErr := limiterFrom(config, mux, getenv)
-	router, routerErr := newRouter(config, getenv(EnvRoutes))
-	if err := errors.Join(append(missing, err, graceErr, limiterErr, routerErr)...); err != nil {
+	routes, routesErr := parseRoutes(getenv(EnvRoutes))
+	if err := errors.Join(append(missing, err, graceErr, limiterErr, routesErr)...); err != nil {
 		return nil, err
 	}
-	c := Config{Store: store, Wakeups: armer, Mux: mux, Limiter: limiter, Router: router, WorkerID: workerID(getenv)}
+	c := Config{
+		Store: store, Wakeups: armer, Mux: mux.without(routes), Limiter: limiter, Router: newRouter(config, routes), WorkerID: workerID(getenv),
+	}
 	if rest != nil {
 		c.Rest = *rest
 	}
