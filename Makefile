@@ -104,7 +104,7 @@ costs: ## Print what tasks cost on AWS, beside other ways to sleep durably, from
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run the linters of .golangci.yml (builds the pinned golangci-lint on first use)
-	@$(GOLANGCI_LINT) run ./... ./.ci/docscheck ./.ci/testsummary
+	@$(GOLANGCI_LINT) run --allow-parallel-runners ./... ./.ci/docscheck ./.ci/testsummary
 
 .PHONY: e2e
 e2e: build-host $(CDK_HOME)/installed $(MINISTACK_HOME)/installed ## Run the end-to-end suite on each cloud this machine offers: embedded, MiniStack deployed by CDK, ...

@@ -75,7 +75,7 @@ func latenesses() []lateness {
 // correlated delivers all of a minute late by the same time and up to two seconds; one
 // minute of a hundred is five minutes late.
 func correlated(r *rand.Rand, seed uint64, asked int64) int64 {
-	minute := rand.New(rand.NewPCG(seed, uint64(asked/60_000)))
+	minute := rand.New(rand.NewPCG(seed, uint64(asked/60_000))) //nolint:gosec // a simulation is to be repeatable
 	late := minute.Int64N(60_000)
 	if minute.IntN(100) == 0 {
 		late = 300_000

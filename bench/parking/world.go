@@ -98,7 +98,7 @@ type strategy struct {
 func newWorld(s scenario, l lateness, st strategy, seed uint64, set settings) *world {
 	w := &world{
 		settings: set, scenario: s, late: l, strategy: st, seed: seed,
-		rand:  rand.New(rand.NewPCG(seed, 0x51)),
+		rand:  rand.New(rand.NewPCG(seed, 0x51)), //nolint:gosec // a simulation is to be repeatable
 		items: []limit.Item{{Group: "bench", Key: "k", Tiers: make([]limit.Standing, len(s.policies))}},
 		tasks: make([]sleeper, s.tasks),
 		left:  s.tasks,

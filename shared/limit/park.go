@@ -121,18 +121,19 @@ type request struct {
 func newRequest(items []Item, p Patience, at time.Time) *request {
 	r := &request{items: items, now: millis(at), at: at, patience: p}
 	r.due = r.now
-	r.spots = make([][]spot, len(items))
-	for n := range items {
-		r.spots[n] = make([]spot, len(items[n].Tiers))
-		for k := range items[n].Tiers {
-			s := &items[n].Tiers[k]
-			spot := s.spotAt(r.now, items[n].Waiting)
-			r.spots[n][k] = spot
+	r.spots = make([][]spot, 0, len(items))
+	for _, item := range items {
+		spots := make([]spot, 0, len(item.Tiers))
+		for k := range item.Tiers {
+			s := &item.Tiers[k]
+			spot := s.spotAt(r.now, item.Waiting)
+			spots = append(spots, spot)
 			r.stale = r.stale || spot.stale
 			if !s.inert() {
 				r.due = max(r.due, spot.admits(s.Units))
 			}
 		}
+		r.spots = append(r.spots, spots)
 	}
 	return r
 }
@@ -205,13 +206,13 @@ func Arrive(items []Item, p Patience, at time.Time) Step {
 
 // clear reports whether all places are due by a time.
 func (r *request) clear(by int64) bool {
-	clear := true
+	all := true
 	r.each(func(n, _ int, _ *Standing, p *spot) {
 		if r.items[n].Waiting > 0 && p.reach != (Num{}) && p.reached(p.reach) > by {
-			clear = false
+			all = false
 		}
 	})
-	return clear
+	return all
 }
 
 // passing makes it a condition of a step that all places are due by a time.
@@ -287,12 +288,12 @@ func (p *spot) reserve(t, deadline int64) Plan {
 	}
 	if level := larger(p.level, plan.Low); p.state.Era != p.seg.Era || level != p.level {
 		plan.Branch, plan.Old = Exact, p.state
-		plan.New = p.view.at(level.add(p.cost))
+		plan.New = p.at(level.add(p.cost))
 		plan.Base = p.line.floor.add(p.cost)
 		return plan
 	}
 	if p.state.Position.less(p.line.floor) {
-		plan.Branch, plan.Low = Idle, p.view.openSince()
+		plan.Branch, plan.Low = Idle, p.openSince()
 		return plan
 	}
 	if p.meter.view(p.state, deadline).seg != p.seg || p.seg.Kind == FixedWindow {

@@ -275,10 +275,10 @@ func (p *spot) position(pl Places, number Num) Num {
 // stock is how long the policy takes to give its capacity again, in milliseconds: so
 // long after a place is due its units are not lost yet.
 func (p *spot) stock() int64 {
-	switch {
-	case p.seg.Kind == Bucket:
+	switch p.seg.Kind {
+	case Bucket:
 		return p.view.units(p.force.Max).quotient(p.seg.rate)
-	case p.seg.Kind == FixedWindow:
+	case FixedWindow:
 		return p.line.window.end - p.line.window.start
 	default:
 		return never

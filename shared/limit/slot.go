@@ -169,9 +169,9 @@ func (p *spot) chargeNow(length Num) (int64, Plan) {
 	switch {
 	case p.state.Era == p.seg.Era && !p.state.Position.less(p.line.floor):
 	case p.state.Era == p.seg.Era || p.state.Era == 0 || p.state.Era < p.meter.reset:
-		plan.Branch, plan.Low = Idle, p.view.openSince()
+		plan.Branch, plan.Low = Idle, p.openSince()
 	default:
-		plan.Branch, plan.Old, plan.New = Exact, p.state, p.view.at(after)
+		plan.Branch, plan.Old, plan.New = Exact, p.state, p.at(after)
 		plan.Base = p.line.floor.add(length)
 	}
 	return p.now, plan

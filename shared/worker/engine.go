@@ -168,7 +168,7 @@ func (e *Engine) visit(ctx context.Context, w *work) error {
 		// Trying again can't help. The task stays as it is, for a person to look at.
 		// What is wrong with it may be a secret, and is for `sluice get` to say.
 		e.Log.ErrorContext(ctx, "record damaged", "task_id", w.id, "error", s3store.ErrDamaged.Error())
-		return nil //nolint:nilerr // see above
+		return nil
 	}
 	return err
 }
@@ -213,7 +213,7 @@ func (e *Engine) admit(ctx context.Context, w *work) (admitted bool, err error) 
 		return false, err
 	}
 	if w.broken != nil || len(w.tiers) == 0 {
-		return true, nil
+		return true, nil //nolint:nilerr // what is broken becomes a failed attempt
 	}
 	return e.acquire(ctx, w)
 }

@@ -94,12 +94,12 @@ func chooseTiers(h *handler, input json.RawMessage) (tiers []limit.Tier, err err
 func (e *Engine) readInput(ctx context.Context, w *work) error {
 	t := w.rec.Task
 	if t.InputRef == nil || w.input != nil || w.broken != nil {
-		return nil
+		return nil //nolint:nilerr // what is broken becomes a failed attempt
 	}
 	input, err := e.Store.Payload(ctx, t.InputRef)
 	if errors.Is(err, s3store.ErrNotFound) {
 		w.broken = err
-		return nil //nolint:nilerr // it becomes the failed attempt
+		return nil
 	}
 	w.input = input
 	return err

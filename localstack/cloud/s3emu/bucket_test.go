@@ -215,7 +215,7 @@ func TestRequestIDs(t *testing.T) {
 	transport := inMemory{b.server}
 	for range 1000 {
 		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://s3.test/"+bucket+"/none", nil)
-		response, err := transport.RoundTrip(r)
+		response, err := transport.RoundTrip(r) //nolint:bodyclose // it is in memory
 		if err != nil {
 			t.Fatal(err)
 		}
