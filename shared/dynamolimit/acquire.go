@@ -16,10 +16,10 @@ import (
 // It returns [limit.ErrStoreDown] if the store does not answer until the deadline of
 // ctx, or if the answer was lost and can't be found out: the charge may stand then.
 func (l *Limiter) Acquire(ctx context.Context, tiers ...limit.Tier) (*limit.Reservation, error) {
-	return l.acquire(ctx, newID(), tiers)
+	return l.acquire(ctx, newID(), false, tiers)
 }
 
-func (l *Limiter) acquire(ctx context.Context, id string, tiers []limit.Tier) (*limit.Reservation, error) {
+func (l *Limiter) acquire(ctx context.Context, id string, shared bool, tiers []limit.Tier) (*limit.Reservation, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -42,6 +42,7 @@ func (l *Limiter) acquire(ctx context.Context, id string, tiers []limit.Tier) (*
 	c := &change{
 		doing:  fmt.Sprintf("acquiring %v", tierNames(a.costly)),
 		id:     a.id,
+		shared: shared,
 		places: a.places,
 		plan:   a.plan,
 		judge:  a.judge,

@@ -98,6 +98,14 @@ func (i item) expires() int64 {
 	return n
 }
 
+// newest returns the id of the last write.
+func (i item) newest() string {
+	if s, ok := i[idAttribute(0)].(*types.AttributeValueMemberS); ok {
+		return s.Value
+	}
+	return ""
+}
+
 // remembers reports whether a write is among the last ones.
 func (i item) remembers(id string) bool {
 	for n := range rememberedIDs {

@@ -19,7 +19,7 @@ import (
 // The id is any text that does not come twice by accident, such as a UUID; every write
 // pays for its length.
 func (l *Limiter) AcquireOnce(ctx context.Context, id string, tiers ...limit.Tier) (*limit.Reservation, error) {
-	return l.acquire(ctx, id, tiers)
+	return l.acquire(ctx, id, true, tiers)
 }
 
 // remembered reports whether an item tells that the request was carried out.

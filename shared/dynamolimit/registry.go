@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -321,10 +321,7 @@ func (l *Limiter) write(ctx context.Context, change func(*registryCopy) error) e
 		return err
 	}
 	changed := *c
-	changed.policies = make(map[string]*registered, len(c.policies))
-	for name, r := range c.policies {
-		changed.policies[name] = r
-	}
+	changed.policies = maps.Clone(c.policies)
 	err = change(&changed)
 	l.registry.copied.CompareAndSwap(c, &changed)
 	return err
@@ -418,10 +415,5 @@ func (l *Limiter) Policies(ctx context.Context) ([]limit.Entry, error) {
 }
 
 func sortedNames(policies map[string]*registered) []string {
-	names := make([]string, 0, len(policies))
-	for name := range policies {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, strings.Compare)
-	return names
+	return slices.Sorted(maps.Keys(policies))
 }

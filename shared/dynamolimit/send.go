@@ -2,6 +2,7 @@ package dynamolimit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -19,6 +20,7 @@ import (
 type change struct {
 	doing  string
 	id     string // by which the items remember it
+	shared bool   // whether others may make the same change, by the same id
 	places []place
 
 	// plan says what to write, given what is known of the items, in the order of
@@ -62,79 +64,80 @@ const (
 	errAgain signal = "something else has to be written"
 )
 
-// mostRenewals is how often in one change the registry is read anew because an item
-// is ahead of it. Once is enough, unless policies are changed all the time.
-const mostRenewals = 5
-
 // carryOut makes a change. It returns the writes that made it, nil if nothing was to be
-// written, and the items as they stood afterwards, nil where that is not known.
+// written or others have made it, and the items as they stood afterwards, nil where that is not known.
 func (l *Limiter) carryOut(ctx context.Context, c *change) ([]*write, []item, error) {
-	known := make([]view, len(c.places))
-	now := l.clock.now()
-	for i, p := range c.places {
-		known[i] = l.views.get(p, now)
-	}
-	var doubtful []*write // those of the first request whose answer was lost
-	renewals := 0
-	for try := 0; ; {
-		at := l.clock.now()
-		writes, err := c.plan(known, at)
-		switch err { //nolint:errorlint // signals are never wrapped
-		case nil:
-		case errDone:
-			return nil, nil, nil
-		case errLook:
-			if err := l.look(ctx, c, known); err != nil {
-				return nil, nil, err
-			}
-			if err := c.judge(known, nil, at); err != nil && err != errStale { //nolint:errorlint // as above
-				return nil, nil, err
-			}
-			continue
-		case errStale:
-			if renewals++; renewals > mostRenewals {
-				return nil, nil, storeError(limit.ErrStoreBusy, c.doing+": the policies change all the time", nil)
-			}
-			if err := l.renew(ctx, c); err != nil {
-				return nil, nil, err
-			}
-			continue
-		default:
+	known := l.views.recall(c.places, l.clock.now())
+	var doubtful []*write // of the first request whose answer was lost
+	for try := 0; ; try++ {
+		writes, at, err := l.planned(ctx, c, known)
+		if err != nil || len(writes) == 0 {
 			return nil, nil, err
 		}
 		sent := l.send(ctx, c, writes, known)
 		l.lean(writes, sent)
-		if sent.doubtful && doubtful == nil {
+		if doubtful == nil && (sent.doubtful || sent.earlier && !c.shared) {
 			doubtful = writes
 		}
 		switch sent.fate {
 		case done:
 			if sent.earlier {
-				// The earliest, in case of several: its charge is worth the least.
-				return doubtful, make([]item, len(doubtful)), nil
+				writes = doubtful // the earliest, in case of several: its charge is worth the least
 			}
 			return writes, sent.items, nil
-		case failed:
-			copy(known, sent.known)
-			if err := c.judge(known, writes, at); err != nil && err != errStale { //nolint:errorlint // as above
-				return nil, nil, err
-			}
-			if try++; try == 1 {
-				continue // a wrong guess, and now it is known
-			}
-		case busy:
-			try++
-		case lost:
-			if sent.err != errAgain { //nolint:errorlint // as above
-				return nil, nil, sent.err
-			}
-			copy(known, sent.known)
-			try++
 		case fatal:
 			return nil, nil, sent.err
+		case lost, failed:
+			copy(known, sent.known)
+		case busy:
+		}
+		if sent.fate == failed {
+			if err := c.judge(known, writes, at); err != nil && !errors.Is(err, errStale) {
+				return nil, nil, err
+			}
+			if try == 0 {
+				continue // a wrong guess, and now it is known
+			}
 		}
 		if err := l.patient.pause(ctx, try, limit.ErrStoreBusy, c.doing, sent.err); err != nil {
 			return nil, nil, err
+		}
+	}
+}
+
+// mostRenewals is how often in a row the registry is read anew because an item is ahead
+// of it. Once is enough, unless policies are changed all the time.
+const mostRenewals = 5
+
+// planned returns what a change wants to write, after all the reading that it takes, and
+// the time that it is planned for.
+func (l *Limiter) planned(ctx context.Context, c *change, known []view) ([]*write, time.Time, error) {
+	for renewals := 0; ; {
+		at := l.clock.now()
+		writes, err := c.plan(known, at)
+		switch {
+		case errors.Is(err, errDone):
+			return nil, at, nil
+		case errors.Is(err, errLook):
+			if err := l.look(ctx, c, known); err != nil {
+				return nil, at, err
+			}
+			if err := c.judge(known, nil, at); err != nil && !errors.Is(err, errStale) {
+				return nil, at, err
+			}
+		case errors.Is(err, errStale):
+			if renewals++; renewals > mostRenewals {
+				return nil, at, storeError(limit.ErrStoreBusy, c.doing+": the policies change all the time", nil)
+			}
+			registry, err := l.refresh(ctx, l.registry.copied.Load())
+			if err != nil {
+				return nil, at, err
+			}
+			if err := c.renew(registry); err != nil {
+				return nil, at, err
+			}
+		default:
+			return writes, at, err
 		}
 	}
 }
@@ -159,102 +162,113 @@ func (l *Limiter) lean(writes []*write, sent sending) {
 	}
 }
 
-// renew has a change go by a newer copy of the registry.
-func (l *Limiter) renew(ctx context.Context, c *change) error {
-	registry, err := l.refresh(ctx, l.registry.copied.Load())
-	if err != nil {
-		return err
-	}
-	return c.renew(registry)
-}
-
 // done is the fate of a request that was carried out.
 const done fate = -1
 
 // A sending is what became of writes.
 type sending struct {
-	fate  fate
-	items []item // if done: the items afterwards, where that is known
-	known []view // if failed
+	fate  fate   // lost: nobody can know, but something else is to be written
+	items []item // if done: the items afterwards, nil where that is not known
+	known []view // if failed or lost: the items as they were found
 	err   error
 
 	doubtful bool // an answer was lost
-	earlier  bool // if done: by a request whose answer was lost
+	earlier  bool // if done: by an earlier request than the one that was answered
+}
+
+// A mishap is what happened to earlier requests for the same writes.
+type mishap struct {
+	loss   error // of the last answer that was lost
+	skewed int   // how often the clock was said to be wrong
 }
 
 // send sends writes until it is known what has become of them.
 func (l *Limiter) send(ctx context.Context, c *change, writes []*write, known []view) sending {
 	token := newID()
-	var loss error // of an earlier answer
-	skewed := 0
+	var before mishap
 	for try := 0; ; try++ {
-		var items []item
-		_, err := attempt(ctx, l, func(ctx context.Context) (_ struct{}, err error) {
-			items, err = l.request(ctx, writes, token)
-			return struct{}{}, err
-		})
+		items, err := attempt(ctx, l, func(ctx context.Context) ([]item, error) { return l.request(ctx, writes, token) })
 		if err == nil {
 			l.learn(writes, items, known)
-			return sending{fate: done, items: items, doubtful: loss != nil}
+			return sending{fate: done, items: items, doubtful: before.loss != nil}
 		}
-		if awserr.IsClockSkewed(err) {
-			if skewed++; skewed == mostSkewed {
-				return sending{fate: fatal, err: storeError(limit.ErrStoreDenied, c.doing, err)}
-			}
-		}
-		switch fateOf(err) {
-		case failed:
-			return l.refused(ctx, c, writes, known, err, loss)
-		case fatal:
-			if loss == nil {
-				return sending{fate: fatal, err: storeError(kindOf(err), c.doing, err)}
-			}
-			return sending{fate: fatal, err: outOfReach(c, loss), doubtful: true}
-		case busy:
-			if loss == nil && busyKind(err) == limit.ErrStoreBusy { //nolint:errorlint // a sentinel
-				return sending{fate: busy, err: err} // plan again: time has passed
-			}
-		case lost:
-			loss = err
-			if c.doubtful != nil {
-				c.doubtful(writes)
-			}
-			for _, w := range writes {
-				w.complete = len(writes) == 1 // a transaction has its token
-			}
-		case done:
+		if s, over := l.unanswered(ctx, c, writes, known, &before, err); over {
+			s.doubtful = before.loss != nil
+			return s
 		}
 		if err := l.patient.pause(ctx, try, limit.ErrStoreDown, c.doing, err); err != nil {
-			if loss != nil {
-				err = outOfReach(c, err)
-			}
-			return sending{fate: fatal, err: err, doubtful: loss != nil}
+			return sending{fate: fatal, err: before.explain(c, err), doubtful: before.loss != nil}
 		}
 	}
 }
 
-// refused finds out why a condition did not hold.
-func (l *Limiter) refused(ctx context.Context, c *change, writes []*write, known []view, err, loss error) sending {
-	s := sending{fate: failed, doubtful: loss != nil}
-	s.known, err = l.found(ctx, writes, known, err)
-	if err != nil {
-		if s.fate, s.err = fatal, err; loss != nil {
-			s.err = outOfReach(c, err)
+// explain returns the error of a change that is given up.
+func (m *mishap) explain(c *change, err error) error {
+	if m.loss == nil {
+		return err
+	}
+	return outOfReach(c, err)
+}
+
+// unanswered finds out what an error means for writes, and whether it is over with them.
+func (l *Limiter) unanswered(ctx context.Context, c *change, writes []*write, known []view, before *mishap, err error) (s sending, over bool) {
+	if awserr.IsClockSkewed(err) {
+		if before.skewed++; before.skewed == mostSkewed {
+			return sending{fate: fatal, err: before.explain(c, storeError(limit.ErrStoreDenied, c.doing, err))}, true
 		}
-		return s
+	}
+	switch fateOf(err) {
+	case failed:
+		return l.refused(ctx, c, writes, known, err, before), true
+	case fatal:
+		return sending{fate: fatal, err: before.explain(c, storeError(kindOf(err), c.doing, err))}, true
+	case busy:
+		// To be planned again, since time has passed, unless an answer was lost.
+		return sending{fate: busy, err: err}, before.loss == nil && errors.Is(busyKind(err), limit.ErrStoreBusy)
+	case lost:
+		before.loss = err
+		if c.doubtful != nil {
+			c.doubtful(writes)
+		}
+		for _, w := range writes {
+			w.complete = len(writes) == 1 // a transaction has its token
+		}
+	case done:
+	}
+	return sending{}, false
+}
+
+// refused finds out why a condition did not hold.
+func (l *Limiter) refused(ctx context.Context, c *change, writes []*write, known []view, err error, before *mishap) sending {
+	found, err := l.found(ctx, writes, known, err)
+	if err != nil {
+		return sending{fate: fatal, err: before.explain(c, err)}
 	}
 	for _, w := range writes {
-		v := s.known[w.index]
-		if v.sure && v.item.remembers(c.id) {
-			s.fate, s.earlier = done, true
-			return s
-		}
-		if w.complete && v.sure && !w.wouldBeRemembered(v.item) {
-			s.fate, s.err = lost, c.unknown(loss)
-			return s
+		if v := found[w.index]; v.sure && v.item.remembers(c.id) {
+			return sending{fate: done, earlier: true, items: justAfter(writes, found)}
 		}
 	}
-	return s
+	for _, w := range writes {
+		if v := found[w.index]; w.complete && v.sure && !w.wouldBeRemembered(v.item) {
+			if err := c.unknown(before.loss); !errors.Is(err, errAgain) {
+				return sending{fate: fatal, err: err}
+			}
+			return sending{fate: lost, known: found}
+		}
+	}
+	return sending{fate: failed, known: found}
+}
+
+// justAfter returns the items that nobody has written to since these writes.
+func justAfter(writes []*write, found []view) []item {
+	items := make([]item, len(writes))
+	for n, w := range writes {
+		if v := found[w.index]; v.sure && v.item.newest() == w.id {
+			items[n] = v.item
+		}
+	}
+	return items
 }
 
 // wouldBeRemembered reports whether an item that does not remember the write would if
@@ -320,7 +334,7 @@ func (l *Limiter) learn(writes []*write, items []item, known []view) {
 			l.views.put(w.place, items[i], now)
 			continue
 		}
-		supposed := item(maps.Clone(known[w.index].item))
+		supposed := maps.Clone(known[w.index].item)
 		if supposed == nil {
 			supposed = item{}
 		}
@@ -432,10 +446,7 @@ func (l *Limiter) read(ctx context.Context, places []place) ([]item, error) {
 				}
 			}
 		}
-		keys = nil
-		for _, rest := range out.UnprocessedKeys {
-			keys = append(keys, rest.Keys...)
-		}
+		keys = out.UnprocessedKeys[l.table].Keys
 	}
 	return items, nil
 }

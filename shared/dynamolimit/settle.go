@@ -197,15 +197,7 @@ func (s *settlement) add(w *write, c closing, v view, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	var p limit.Plan
-	var needed, stale bool
-	if s.exact[w.index] && v.sure {
-		var next limit.State
-		next, stale = c.tier.meter.Settle(state, c.Charge, c.Actual, at)
-		p, needed = limit.Replace(state, next), next != state
-	} else {
-		p, needed, stale = c.tier.meter.PlanSettle(state, c.Charge, c.Actual, at)
-	}
+	p, needed, stale := c.plan(state, s.exact[w.index] && v.sure, at)
 	switch {
 	case stale:
 		return errStale
@@ -228,6 +220,16 @@ func (s *settlement) add(w *write, c closing, v view, at time.Time) error {
 	w.policies = append(w.policies, policy)
 	w.plans = append(w.plans, p)
 	return nil
+}
+
+// plan returns the plan to close a charge: one that is as good for other states than the
+// one believed to be stored, or the exact one, of a state that is known.
+func (c *closing) plan(state limit.State, exact bool, at time.Time) (p limit.Plan, needed, stale bool) {
+	if !exact {
+		return c.tier.meter.PlanSettle(state, c.Charge, c.Actual, at)
+	}
+	next, stale := c.tier.meter.Settle(state, c.Charge, c.Actual, at)
+	return limit.Replace(state, next), next != state, stale
 }
 
 // judge finds out which plans did not fit the items that were found.

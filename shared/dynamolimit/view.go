@@ -74,6 +74,15 @@ func (v *views) get(p place, now time.Time) view {
 	return seen
 }
 
+// recall returns the views of several places.
+func (v *views) recall(places []place, now time.Time) []view {
+	known := make([]view, len(places))
+	for i, p := range places {
+		known[i] = v.get(p, now)
+	}
+	return known
+}
+
 func (v *views) put(p place, i item, now time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
