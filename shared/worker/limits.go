@@ -123,7 +123,9 @@ func (e *Engine) acquire(ctx context.Context, w *work) (admitted bool, err error
 	if parker, ok := e.Limiter.(Parker); ok {
 		return e.takeTurn(ctx, w, parker)
 	}
-	r, err := e.Limiter.Acquire(ctx, w.tiers...)
+	asking, cancel := context.WithTimeout(ctx, askPatience)
+	defer cancel()
+	r, err := e.Limiter.Acquire(asking, w.tiers...)
 	if err != nil {
 		return false, e.denied(ctx, w, err)
 	}
@@ -189,6 +191,8 @@ func (e *Engine) giveBack(ctx context.Context, w *work, claimed bool, err error)
 	var lost *s3store.ConflictError
 	sure := err == nil || errors.As(err, &lost) || errors.Is(err, s3store.ErrGone)
 	if r := w.reservation; r != nil && !claimed && sure {
+		ctx, cancel := context.WithTimeout(ctx, leaving)
+		defer cancel()
 		if err := r.Refund(ctx); err != nil {
 			e.Log.WarnContext(ctx, "refund failed, the tokens stay spent", "task_id", w.id, "error", err.Error())
 		}
@@ -244,14 +248,19 @@ func (e *Engine) settle(ctx context.Context, w *work, u *usage) {
 	if len(actual) == 0 {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, leaving)
+	defer cancel()
 	if err := r.Settle(ctx, actual...); err != nil {
 		e.Log.WarnContext(ctx, "settle failed, what was charged stands", "task_id", w.id, "error", err.Error())
 	}
 }
 
 // hold keeps every task of the keys from running before this one wakes, when
-// its handler met the limit of what it calls.
+// its handler met the limit of what it calls. It must not take the time that is kept for
+// recording the outcome.
 func (e *Engine) hold(ctx context.Context, w *work, sleep *RescheduleError) {
+	ctx, cancel := context.WithTimeout(ctx, leaving)
+	defer cancel()
 	until := sleep.At
 	if until.IsZero() {
 		until = e.Now().Add(sleep.Delay)

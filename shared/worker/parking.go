@@ -35,7 +35,10 @@ const (
 	TurnWait = 14 * time.Second
 	// newcomerWait is for a task that has just arrived, instead of being parked.
 	newcomerWait = 5 * time.Second
-	// leaving is how long giving up a turn or a place may take.
+	// askPatience is how long the limiter may take to answer. A task that gets no answer
+	// sleeps: a function that waits for a store that is down costs money and its concurrency.
+	askPatience = 10 * time.Second
+	// leaving is how long giving up a turn or a place may take, and a refund, a hold and the like.
 	leaving = 5 * time.Second
 	// soonEnough is by how much earlier a task would have to wake up for its wake-up to
 	// be asked for again.
@@ -77,10 +80,13 @@ func (e *Engine) takeTurn(ctx context.Context, w *work, parker Parker) (admitted
 }
 
 func (e *Engine) ask(ctx context.Context, w *work, parker Parker) (*dynamolimit.Turn, error) {
+	patience := e.patience(ctx, w)
+	asking, cancel := context.WithTimeout(ctx, askPatience)
+	defer cancel()
 	if place, ok := placeOf(w.rec.Task); ok {
-		return parker.Wake(ctx, w.id, place, w.tiers, e.patience(ctx, w))
+		return parker.Wake(asking, w.id, place, w.tiers, patience)
 	}
-	return parker.Arrive(ctx, w.id, w.tiers, e.patience(ctx, w))
+	return parker.Arrive(asking, w.id, w.tiers, patience)
 }
 
 // awaitTurn waits until the task may run, and asks whether that still holds.
@@ -89,7 +95,9 @@ func (e *Engine) awaitTurn(ctx context.Context, w *work, turn *dynamolimit.Turn)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return turn.Finish(ctx)
+		asking, cancel := context.WithTimeout(ctx, askPatience)
+		defer cancel()
+		return turn.Finish(asking)
 	case <-ctx.Done():
 	}
 	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaving)
