@@ -157,7 +157,7 @@ func TestTheSweepDoesNotFloodAClaimFunctionThatIsDown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := deaf(t, sluicetest.Sweep(func(c *sweep.Config) { c.MaxTasks = 20 }))
-		ids := make([]string, 100)
+		ids := make([]string, 60)
 		for i := range ids {
 			ids[i] = s.Submit("plain", i).ID
 		}
