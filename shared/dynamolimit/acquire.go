@@ -215,12 +215,14 @@ func (a *acquisition) reservation(writes []*write, after []item) *limit.Reservat
 	return limit.NewReservation(limit.Receipt{ID: a.id, Charges: charges}, a.l)
 }
 
-func tierNames(tiers []tier) []limit.Tier {
-	plain := make([]limit.Tier, len(tiers))
+// tierNames are the names of policies for an error, which goes into logs: keys are chosen
+// from inputs, which logs must not hold.
+func tierNames(tiers []tier) []string {
+	names := make([]string, len(tiers))
 	for i, t := range tiers {
-		plain[i] = t.Tier
+		names[i] = t.Policy.Name
 	}
-	return plain
+	return names
 }
 
 // Inspect implements [limit.Limiter] with one read.
@@ -250,7 +252,7 @@ func (l *Limiter) Inspect(ctx context.Context, t limit.Tier) (limit.Reading, err
 			return r, nil
 		}
 		if try == mostRenewals {
-			return limit.Reading{}, errors.Join(limit.ErrStoreBusy, fmt.Errorf("inspecting %v: its policy changes all the time", t))
+			return limit.Reading{}, errors.Join(limit.ErrStoreBusy, fmt.Errorf("inspecting a key of %s: its policy changes all the time", t.Policy.Name))
 		}
 		c, err := l.refresh(ctx, l.registry.copied.Load())
 		if err != nil {

@@ -26,7 +26,7 @@ func (l *Limiter) Grant(ctx context.Context, t limit.Tier, n int64) error {
 	}
 	g := &grant{id: newID(), tier: resolved[0], units: n}
 	c := &change{
-		doing:  fmt.Sprintf("granting %d on %v", n, g.tier.Tier),
+		doing:  fmt.Sprintf("granting %d on a key of %s", n, g.tier.Policy.Name),
 		id:     g.id,
 		places: []place{g.tier.place},
 		plan:   g.plan,
@@ -82,7 +82,7 @@ func (l *Limiter) Hold(ctx context.Context, t limit.Tier, until time.Time) error
 	}
 	h := resolved[0]
 	held := limit.State{}.HoldUntil(until)
-	doing := fmt.Sprintf("holding %v", h.Tier)
+	doing := fmt.Sprintf("holding a key of %s", h.Policy.Name)
 	var e expiry
 	for try := 0; ; try++ {
 		e.extend(h.meter, held, l.clock.now())
@@ -117,7 +117,7 @@ func (l *Limiter) Release(ctx context.Context, t limit.Tier) error {
 	x := &expression{names: map[string]string{}}
 	name := x.name("#ha", attribute(holdAttribute, t.Policy.Name))
 	x.conditions = []string{fmt.Sprintf("attribute_exists(%s)", name)}
-	_, _, err = l.set(ctx, resolved[0].place, x, "REMOVE "+name, fmt.Sprintf("releasing %v", resolved[0].Tier))
+	_, _, err = l.set(ctx, resolved[0].place, x, "REMOVE "+name, fmt.Sprintf("releasing a key of %s", resolved[0].Policy.Name))
 	return err
 }
 

@@ -3,7 +3,6 @@ package dynamolimit
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"time"
 
@@ -68,7 +67,7 @@ const (
 // written or others have made it, and the items as they stood afterwards, nil where that is not known.
 func (l *Limiter) carryOut(ctx context.Context, c *change) ([]*write, []item, error) {
 	known := l.views.recall(c.places, l.clock.now())
-	var doubtful []*write // of the first request whose answer was lost
+	var doubtful []*write // the first that may have been carried out without an answer
 	for try := 0; ; try++ {
 		writes, at, err := l.planned(ctx, c, known)
 		if err != nil || len(writes) == 0 {
@@ -76,23 +75,22 @@ func (l *Limiter) carryOut(ctx context.Context, c *change) ([]*write, []item, er
 		}
 		sent := l.send(ctx, c, writes, known)
 		l.lean(writes, sent)
-		if doubtful == nil && (sent.doubtful || sent.earlier && !c.shared) {
+		if doubtful == nil && sent.unseen(c) {
 			doubtful = writes
 		}
 		switch sent.fate {
 		case done:
 			if sent.earlier {
-				writes = doubtful // the earliest, in case of several: its charge is worth the least
+				writes = doubtful // if there are several, the charge of the first is worth the least
 			}
 			return writes, sent.items, nil
 		case fatal:
 			return nil, nil, sent.err
-		case lost, failed:
+		case failed, lost, busy:
 			copy(known, sent.known)
-		case busy:
 		}
 		if sent.fate == failed {
-			if err := c.judge(known, writes, at); err != nil && !errors.Is(err, errStale) {
+			if err := c.judged(known, writes, at); err != nil {
 				return nil, nil, err
 			}
 			if try == 0 {
@@ -103,6 +101,15 @@ func (l *Limiter) carryOut(ctx context.Context, c *change) ([]*write, []item, er
 			return nil, nil, err
 		}
 	}
+}
+
+// judged is judge, without errStale.
+func (c *change) judged(known []view, refused []*write, at time.Time) error {
+	err := c.judge(known, refused, at)
+	if errors.Is(err, errStale) {
+		return nil
+	}
+	return err
 }
 
 // mostRenewals is how often in a row the registry is read anew because an item is ahead
@@ -122,7 +129,7 @@ func (l *Limiter) planned(ctx context.Context, c *change, known []view) ([]*writ
 			if err := l.look(ctx, c, known); err != nil {
 				return nil, at, err
 			}
-			if err := c.judge(known, nil, at); err != nil && !errors.Is(err, errStale) {
+			if err := c.judged(known, nil, at); err != nil {
 				return nil, at, err
 			}
 		case errors.Is(err, errStale):
@@ -175,6 +182,10 @@ type sending struct {
 	doubtful bool // an answer was lost
 	earlier  bool // if done: by an earlier request than the one that was answered
 }
+
+// unseen reports whether the writes may have been carried out by a request that was not
+// answered. A shared change that has been made already was made by somebody else.
+func (s *sending) unseen(c *change) bool { return s.doubtful || s.earlier && !c.shared }
 
 // A mishap is what happened to earlier requests for the same writes.
 type mishap struct {
@@ -464,7 +475,7 @@ func (l *Limiter) readItem(ctx context.Context, pk, sk types.AttributeValue) (it
 		Key:            attributes{partitionKey: pk, sortKey: sk},
 		ConsistentRead: aws.Bool(true),
 	}
-	out, err := again(ctx, l, fmt.Sprintf("reading the item %s", keyText(in.Key)), func(ctx context.Context) (*dynamodb.GetItemOutput, error) {
+	out, err := again(ctx, l, "reading an item", func(ctx context.Context) (*dynamodb.GetItemOutput, error) {
 		return l.api.GetItem(ctx, in, l.clock.once)
 	})
 	if err != nil {

@@ -38,7 +38,7 @@ func (l *Limiter) Settle(ctx context.Context, id string, closings []limit.Closin
 	}
 	s.places = placesOf(s.tiers)
 	if _, _, err = l.carryOut(ctx, &change{
-		doing:    fmt.Sprintf("settling %v", tiers),
+		doing:    fmt.Sprintf("settling %v", tierNames(s.tiers)),
 		id:       s.id,
 		places:   s.places,
 		plan:     s.plan,
@@ -46,7 +46,7 @@ func (l *Limiter) Settle(ctx context.Context, id string, closings []limit.Closin
 		renew:    s.renew,
 		doubtful: s.doubt,
 		unknown: func(cause error) error {
-			l.clock.log.Warn("whether a reservation was settled can't be known", "tiers", fmt.Sprint(tiers), "error", cause)
+			l.clock.log.Warn("whether a reservation was settled can't be known", "policies", tierNames(s.tiers), "error", cause)
 			s.chargeOnly = true
 			return errAgain
 		},

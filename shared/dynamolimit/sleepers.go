@@ -62,7 +62,7 @@ func (l *Limiter) announce(ctx context.Context, p place) error {
 	entry := p.crowdKey()
 	entry[groupAttribute], entry[keyAttribute], entry[writeAttribute] = text(p.group), text(p.key), text(newID())
 	in := &dynamodb.PutItemInput{TableName: &l.table, Item: entry}
-	_, err := again(ctx, l, fmt.Sprintf("listing %v among the keys with sleepers", p), func(ctx context.Context) (*dynamodb.PutItemOutput, error) {
+	_, err := again(ctx, l, fmt.Sprintf("listing a key of group %s among those with sleepers", p.group), func(ctx context.Context) (*dynamodb.PutItemOutput, error) {
 		return l.api.PutItem(ctx, in, l.clock.once)
 	})
 	return err
@@ -169,7 +169,7 @@ func (l *Limiter) Forget(ctx context.Context, task string, tiers []limit.Tier) e
 func (l *Limiter) crowdOf(ctx context.Context, p place, next func(limit.Item) limit.ItemPlan, tiers []tier) error {
 	id := newID()
 	c := &change{
-		doing:  fmt.Sprintf("counting those who wait on %v", p),
+		doing:  fmt.Sprintf("counting those who wait on a key of group %s", p.group),
 		id:     id,
 		places: []place{p},
 		plan: func(known []view, _ time.Time) ([]*write, error) {

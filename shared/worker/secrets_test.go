@@ -7,19 +7,23 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/sluice-dev/sluice/localstack/cloud"
 	"github.com/sluice-dev/sluice/localstack/cloud/lambdaemu"
 	"github.com/sluice-dev/sluice/localstack/sluicetest"
 	"github.com/sluice-dev/sluice/localstack/stack"
+	"github.com/sluice-dev/sluice/shared/dynamolimit"
 	"github.com/sluice-dev/sluice/shared/limit"
 	"github.com/sluice-dev/sluice/shared/queue"
 	"github.com/sluice-dev/sluice/shared/s3store"
@@ -151,6 +155,51 @@ func TestNoPayloadAndNoSecretIsLogged(t *testing.T) {
 			}
 		}
 		assertLogged(t, lines)
+	})
+}
+
+// What a limiter is asked about is secret too: the keys are chosen from inputs.
+func TestNoKeyOfALimitIsLogged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log := &sink{}
+		logger := slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		mux := worker.NewMux()
+		var broken atomic.Bool // the table, for the claim function
+		worker.Handle(mux, "limited", func(ctx context.Context, c confidential) (any, error) {
+			broken.Store(true)
+			time.AfterFunc(time.Minute, func() { broken.Store(false) })
+			return careless(ctx, c)
+		}, worker.WithLimits(limit.By(perSecret, confidential.key)))
+		var s *sluicetest.Stack
+		s = sluicetest.Start(t, mux, sluicetest.Engine(func(c *worker.Config) {
+			c.Log = logger
+			c.Limiter = dynamolimit.New(dynamodb.NewFromConfig(s.Config("claim")), s.Table,
+				dynamolimit.WithPolicies(1, perSecret), dynamolimit.WithLog(logger))
+		}))
+		denied := cloud.Fault{Status: http.StatusBadRequest, Code: "AccessDeniedException", Message: "no"}
+		for _, fault := range []cloud.Fault{cloud.InternalError, cloud.Unreachable, cloud.LostAnswer, denied, {Delay: time.Minute}} {
+			s.Cloud.SetFault(func(r *cloud.Request) cloud.Fault {
+				if broken.Load() && r.From("claim") && r.Service == cloud.DynamoDB {
+					return fault
+				}
+				return cloud.Fault{}
+			})
+			for _, do := range []string{"complete", "hold", "settle", "sleep"} {
+				s.Submit("limited", secret(do))
+				s.Submit("limited", secret(do))
+				time.Sleep(3 * time.Hour)
+			}
+		}
+		lines := log.lines()
+		for _, line := range lines {
+			if strings.Contains(line, marker) {
+				t.Errorf("logged: %s", line)
+			}
+		}
+		if all := strings.Join(lines, "\n"); !strings.Contains(all, "limiter failed") || !strings.Contains(all, "hold failed") || !strings.Contains(all, "settle failed") || !strings.Contains(all, `"outcome":"completed"`) {
+			t.Errorf("nothing to be seen: %s", all)
+		}
 	})
 }
 
