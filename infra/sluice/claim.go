@@ -52,7 +52,7 @@ func (q *Queue) addClaim(props Props, schedulerRole awsiam.Role, c claimFunction
 	rights := slices.Concat(
 		q.claimTasks(),
 		q.armWakeUps(schedulerRole),
-		[]awsiam.PolicyStatement{q.limitRates(), q.setAsideDeadLetters()},
+		[]awsiam.PolicyStatement{q.limitRates(), q.leavePlaces(), q.setAsideDeadLetters()},
 	)
 	if len(props.Claims) > 0 {
 		environment[envRoutes] = q.routes(props, c.arn)

@@ -25,15 +25,22 @@ const (
 	cronEvent = "{}"
 )
 
-// addReset adds the function that resets manual policies at the times of their cron.
-func (q *Queue) addReset(props Props) {
+// addReset adds the function that resets manual policies at the times of their cron, and wakes parked
+// tasks that can run earlier than they were told.
+func (q *Queue) addReset(props Props, schedulerRole awsiam.Role) {
 	q.Reset = q.addFunction(props, function{
 		id:          "Reset",
 		name:        q.names.reset,
 		description: "Resets the manual policies of the Sluice limiter at the times of their cron",
 		props:       props.Reset,
-		environment: map[string]string{envTable: q.names.table},
-		rights:      []awsiam.PolicyStatement{q.resetPolicies()},
+		environment: map[string]string{
+			envTable:           q.names.table,
+			envScheduleGroup:   q.names.scheduleGroup,
+			envScheduleRoleARN: *schedulerRole.RoleArn(),
+			envClaimARN:        q.names.claimArn,
+			envDeadLetterARN:   *q.DeadLetters.QueueArn(),
+		},
+		rights: append(q.armWakeUps(schedulerRole), q.resetPolicies()),
 	})
 	q.runEvery("Reset", q.Reset, ResetEvery)
 }

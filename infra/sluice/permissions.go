@@ -58,9 +58,17 @@ func (q *Queue) limitRates() awsiam.PolicyStatement {
 	}, q.names.tableArn)
 }
 
-// resetPolicies are the rights to read the registry of policies and to replace its entries.
+// leavePlaces is the right to remove a task from the index of those who wait.
+func (q *Queue) leavePlaces() awsiam.PolicyStatement {
+	return allow("LeavePlaces", []string{"dynamodb:DeleteItem"}, q.names.tableArn)
+}
+
+// resetPolicies are the rights to read the registry of policies, to replace its entries, and to keep
+// the index of parked tasks.
 func (q *Queue) resetPolicies() awsiam.PolicyStatement {
-	return allow("ResetPolicies", []string{"dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem"}, q.names.tableArn)
+	return allow("ResetPolicies", []string{
+		"dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem",
+	}, q.names.tableArn)
 }
 
 // sweepTasks are the sweep's rights on the bucket: it reads tasks, writes nothing but how far it came, and

@@ -27,6 +27,7 @@ var rights = map[string][]string{
 		"scheduler:CreateSchedule scheduler:DeleteSchedule scheduler:GetSchedule on " + schedule,
 		`iam:PassRole on {SchedulerRole} if {"StringEquals":{"iam:PassedToService":"scheduler.amazonaws.com"}}`,
 		"dynamodb:BatchGetItem dynamodb:GetItem dynamodb:PutItem dynamodb:Query dynamodb:UpdateItem on " + table,
+		"dynamodb:DeleteItem on " + table,
 		"sqs:SendMessage on {DeadLetters}",
 		"logs:CreateLogStream logs:PutLogEvents on {ClaimLogs}",
 	},
@@ -35,7 +36,9 @@ var rights = map[string][]string{
 		"logs:CreateLogStream logs:PutLogEvents on {LimiterLogs}",
 	},
 	"ResetRole": {
-		"dynamodb:GetItem dynamodb:PutItem dynamodb:Query on " + table,
+		"scheduler:CreateSchedule scheduler:DeleteSchedule scheduler:GetSchedule on " + schedule,
+		`iam:PassRole on {SchedulerRole} if {"StringEquals":{"iam:PassedToService":"scheduler.amazonaws.com"}}`,
+		"dynamodb:DeleteItem dynamodb:GetItem dynamodb:PutItem dynamodb:Query dynamodb:UpdateItem on " + table,
 		"logs:CreateLogStream logs:PutLogEvents on {ResetLogs}",
 	},
 	"SweepRole": {

@@ -77,7 +77,7 @@ func New(scope constructs.Construct, id string, props *Props) *Queue {
 	queue.addTable(effective)
 	queue.addClaims(effective, role)
 	queue.addLimiter(effective)
-	queue.addReset(effective)
+	queue.addReset(effective, role)
 	queue.addSweep(effective)
 	queue.addBucket(effective)
 	queue.addAlarms(effective)

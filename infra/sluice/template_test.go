@@ -230,7 +230,13 @@ func TestTheOtherFunctionsByDefaultAndAsConfigured(t *testing.T) {
 		},
 		{
 			stock(), "Reset", map[string]string{"FunctionName": "sluice-reset", "MemorySize": "256", "Timeout": "50"},
-			map[string]string{"SLUICE_TABLE": "sluice-limits"},
+			map[string]string{
+				"SLUICE_TABLE":              "sluice-limits",
+				"SLUICE_SCHEDULE_GROUP":     "sluice",
+				"SLUICE_SCHEDULE_ROLE_ARN":  "{SchedulerRole}",
+				"SLUICE_CLAIM_FUNCTION_ARN": claim,
+				"SLUICE_DEAD_LETTER_ARN":    "{DeadLetters}",
+			},
 		},
 		{
 			stock(), "Sweep", map[string]string{"FunctionName": "sluice-sweep", "MemorySize": "256", "Timeout": "240"},
@@ -246,7 +252,13 @@ func TestTheOtherFunctionsByDefaultAndAsConfigured(t *testing.T) {
 		},
 		{
 			custom(), "Reset", map[string]string{"FunctionName": "orders-reset", "MemorySize": "128", "Timeout": "50"},
-			map[string]string{"SLUICE_TABLE": "orders-limits"},
+			map[string]string{
+				"SLUICE_TABLE":              "orders-limits",
+				"SLUICE_SCHEDULE_GROUP":     "orders",
+				"SLUICE_SCHEDULE_ROLE_ARN":  "{SchedulerRole}",
+				"SLUICE_CLAIM_FUNCTION_ARN": strings.Replace(claim, "sluice", "orders", 1),
+				"SLUICE_DEAD_LETTER_ARN":    "{DeadLetters}",
+			},
 		},
 		{
 			custom(), "Sweep", map[string]string{"FunctionName": "orders-sweep", "MemorySize": "256", "Timeout": "120"},
