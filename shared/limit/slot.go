@@ -132,17 +132,24 @@ func (s *Slot) charged(key string, st *Standing) *Charge {
 // missing returns how much of a tier's cost is not covered by its charge for a run that
 // was due at until, and when what is covered is due.
 func (p *spot) missing(c *Charge, until int64) (Num, int64) {
-	if c == nil || c.Era != p.seg.Era && (c.Era < p.meter.reset || !p.meter.knows(c.Era) || c.Era > p.seg.Era) {
+	if c == nil || !p.covers(c) {
 		return p.cost, p.now
 	}
 	reach := c.reach(p.given)
 	if c.Era != p.seg.Era {
-		reach = p.meter.reprice(c.Era, reach, p.force.basis)
+		reach = p.meter.reprice(c.Era, c.Position, p.force.basis)
 	}
 	if p.now-until <= punctual && p.refilled(reach, min(until, p.now)) == (Num{}) {
 		return Num{}, p.reached(reach)
 	}
 	return p.refilled(reach, p.now), p.reached(reach)
+}
+
+// covers reports whether it is known what has become of a charge. After a reset, nothing
+// has; and where settings have changed and something was given back, it is not known
+// whether it was before or after.
+func (p *spot) covers(c *Charge) bool {
+	return c.Era == p.seg.Era || c.Era >= p.meter.reset && c.Era < p.seg.Era && p.meter.knows(c.Era) && c.Given == p.given
 }
 
 // refilled returns how much of a cost that reaches up to a position has refilled by a time.
