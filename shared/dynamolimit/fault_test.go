@@ -199,8 +199,7 @@ func verbs() []verb {
 func wantDenied(do func(*world) error) func(*world) error {
 	return func(w *world) error {
 		err := do(w)
-		var denied *limit.Denied
-		if errors.As(err, &denied) {
+		if _, denied := errors.AsType[*limit.Denied](err); denied {
 			return nil
 		}
 		if err == nil {

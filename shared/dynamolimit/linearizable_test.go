@@ -147,7 +147,7 @@ func (h *history) limiter(label string) *dynamolimit.Limiter {
 }
 
 // do carries out an operation and records it.
-func (h *history) do(client int, in asked, verb func() answered) answered {
+func (h *history) do(client int, in asked, verb func() answered) {
 	in.from = time.Now()
 	out := verb()
 	in.to = time.Now()
@@ -158,7 +158,6 @@ func (h *history) do(client int, in asked, verb func() answered) answered {
 		op.Return = math.MaxInt64 // it may still happen
 	}
 	h.done = append(h.done, op)
-	return out
 }
 
 // caller makes operations, one after the other.

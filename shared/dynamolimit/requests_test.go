@@ -156,7 +156,7 @@ func TestAChangeIsInForceEverywhereInTime(t *testing.T) {
 		operator := newLimiter(c, "operator")
 		acquired(t, l, p.Key("k"))
 		inForce, err := operator.SetOverride(t.Context(), "p", limit.Override{Max: aws.Int64(2)})
-		if err != nil || inForce.Sub(time.Now()) > limit.CacheFor {
+		if err != nil || time.Until(inForce) > limit.CacheFor {
 			t.Fatalf("in force by %v, error %v", inForce, err)
 		}
 		acquired(t, l, p.Key("k").Cost(50)) // still by its copy

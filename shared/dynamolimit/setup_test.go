@@ -2,7 +2,6 @@ package dynamolimit_test
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"testing"
 	"time"
@@ -19,7 +18,7 @@ import (
 
 const table = "limits"
 
-var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+var quiet = slog.New(slog.DiscardHandler)
 
 // newCloud returns a cloud with the limiter's table, which is closed after the test.
 func newCloud(t testing.TB, o cloud.Options) *cloud.Cloud {

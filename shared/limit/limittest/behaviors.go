@@ -187,7 +187,7 @@ var behaviors = map[string]func(*bundle){
 	"a reservation is closed by its receipt": func(b *bundle) {
 		p := b.declare(bucket(10, 24*time.Hour), limit.Policy{Name: "w", Group: "g", Window: limit.Days("UTC"), Max: 10}, limit.Policy{Name: "v", Group: "g", Window: limit.Days("UTC"), Max: 10})
 		for _, tiers := range [][]limit.Tier{{p[0].Key("a").Cost(4)}, {p[1].Key("a").Cost(4), p[2].Key("a").Cost(4)}, {p[0].Key("b").Cost(4), p[1].Key("b").Cost(4)}} {
-			r := limit.NewReservation(b.acquire(tiers...).Receipt(), b.Limiter.(limit.Settler))
+			r := limit.NewReservation(b.acquire(tiers...).Receipt(), b.settler)
 			b.refund(r)
 			for _, t := range tiers {
 				b.wantAvailable(t, 10)

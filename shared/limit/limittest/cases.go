@@ -81,7 +81,7 @@ var cases = map[string]func(*bundle){
 		for range 3 {
 			b.refund(r)
 			if r.Receipt().ID != "" { // a retry elsewhere
-				b.refund(limit.NewReservation(r.Receipt(), b.Limiter.(limit.Settler)))
+				b.refund(limit.NewReservation(r.Receipt(), b.settler))
 			}
 		}
 		b.wantAvailable(p.Key("a"), 6)

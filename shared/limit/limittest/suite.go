@@ -67,9 +67,10 @@ type bundle struct {
 	*testing.T
 	Subject
 
-	suite Suite
-	now   atomic.Int64 // Unix milliseconds, of a clock that can be moved
-	named string
+	suite   Suite
+	settler limit.Settler
+	now     atomic.Int64 // Unix milliseconds, of a clock that can be moved
+	named   string
 }
 
 // tests numbers the tests of this process, to name policies apart.
@@ -80,6 +81,11 @@ func (s Suite) bundle(t *testing.T) *bundle {
 	b := &bundle{T: t, suite: s, named: fmt.Sprintf("%st%d-", s.Prefix, tests.Add(1))}
 	b.now.Store(start.UnixMilli())
 	b.Subject = s.Start(t, b.clock)
+	settler, ok := b.Limiter.(limit.Settler)
+	if !ok {
+		t.Fatalf("%T is no limit.Settler: its reservations can't be closed by their receipts", b.Limiter)
+	}
+	b.settler = settler
 	return b
 }
 
@@ -154,6 +160,7 @@ func (b *bundle) try(tiers ...limit.Tier) bool {
 	return b.denial(err) == nil
 }
 
+// refuse makes a request that is to be denied.
 func (b *bundle) refuse(tiers ...limit.Tier) *limit.Denied {
 	b.Helper()
 	_, err := b.Acquire(b.Context(), tiers...)
