@@ -27,8 +27,11 @@ func (a *app) newRootCommand() *cobra.Command {
 		Short: "Submit tasks to a Sluice queue, watch them, cancel and replay them",
 		Long:  rootLong,
 		Example: `  sluice submit -t send_mail -i '{"to": "ada@example.com"}' --delay 1h
+  sluice watch
   sluice list --status failed --since 24h
-  sluice history 0197f0c2-5d3a-7c61-9a51-7b1de2f0a9c4`,
+  sluice history 0197f0c2-5d3a-7c61-9a51-7b1de2f0a9c4
+  sluice replay --since 24h
+  sluice doctor`,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
