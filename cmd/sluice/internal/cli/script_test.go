@@ -339,18 +339,30 @@ func killed(ts *testscript.TestScript, _ bool, args []string) {
 	cmd.Dir, cmd.Env = ts.MkAbs("."), environment(ts)
 	c := cloudOf(ts)
 	var submits atomic.Int64
+	reached := make(chan struct{})
 	hook := func() {
-		if submits.Add(1) == n {
-			_ = cmd.Process.Kill()
+		submitted := submits.Add(1)
+		if submitted == n {
+			close(reached)
 		}
-		if submits.Load() >= n {
+		if submitted >= n {
 			<-ctx.Done() // no answer gets through any more
 		}
 	}
 	c.submitted.Store(&hook)
 	defer c.submitted.Store(nil)
 	ts.Check(cmd.Start())
-	_ = cmd.Wait() // how it ended is looked at below
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // how it ended is looked at below
+		close(ended)
+	}()
+	select {
+	case <-reached:
+		_ = cmd.Process.Kill()
+		<-ended
+	case <-ended:
+	}
 	if cmd.ProcessState.ExitCode() != -1 {
 		ts.Fatalf("it was not killed, it ended with exit code %d", cmd.ProcessState.ExitCode())
 	}
