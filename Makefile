@@ -114,6 +114,12 @@ e2e: build-host $(CDK_HOME)/installed $(MINISTACK_HOME)/installed ## Run the end
 docs-check: ## Check the links, make targets and Go examples in the documentation
 	@go run ./.ci/docscheck
 
+##### Measure
+
+.PHONY: bench-parking
+bench-parking: ## Play crowds of tasks under limits in virtual time and print the figures (BENCH_FLAGS="-seeds 20 -v")
+	@go run ./bench/parking $(BENCH_FLAGS)
+
 ##### Deploy
 
 .PHONY: synth

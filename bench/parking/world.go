@@ -46,12 +46,14 @@ type world struct {
 	pending  []event // events that wait for an invocation to end
 	left     int
 	admitted []int64 // times
-	woken    []int64 // times
+	woken    []int64 // times, if traced
+	traced   bool
 	counts
 }
 
 // counts are what the figures are made of.
 type counts struct {
+	wakeups int   // delivered
 	held    int64 // milliseconds waited inside functions
 	keeps   int   // wake-ups that were too early
 	rejoins int   // wake-ups of which too many came at a time
@@ -95,9 +97,10 @@ type strategy struct {
 	places bool
 }
 
-func newWorld(s scenario, l lateness, st strategy, seed uint64, set settings) *world {
+func newWorld(c combination, seed uint64, set settings) *world {
+	s := c.scenario
 	w := &world{
-		settings: set, scenario: s, late: l, strategy: st, seed: seed,
+		settings: set, scenario: s, late: c.lateness, strategy: c.strategy, seed: seed,
 		rand:  rand.New(rand.NewPCG(seed, 0x51)), //nolint:gosec // a simulation is to be repeatable
 		items: []limit.Item{{Group: "bench", Key: "k", Tiers: make([]limit.Standing, len(s.policies))}},
 		tasks: make([]sleeper, s.tasks),
@@ -143,8 +146,16 @@ func (w *world) run() {
 	// Wake-ups that were asked for and not withdrawn are still to come, in vain.
 	for e, ok := w.agenda.next(); ok; e, ok = w.agenda.next() {
 		if e.kind == wakes && e.asks > w.tasks[e.task].deleted {
-			w.woken = append(w.woken, e.at)
+			w.wake(e.at)
 		}
+	}
+}
+
+// wake counts a wake-up.
+func (w *world) wake(at int64) {
+	w.wakeups++
+	if w.traced {
+		w.woken = append(w.woken, at)
 	}
 }
 
@@ -188,7 +199,7 @@ func (w *world) invoke(e event) {
 	w.most = max(w.most, w.running)
 	read := e.at + w.request()
 	if e.kind == wakes {
-		w.woken = append(w.woken, e.at)
+		w.wake(e.at)
 		if t.busy || read < t.recorded {
 			// Another function has it in hand: should that die, somebody has to look again.
 			w.again++
