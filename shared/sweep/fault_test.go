@@ -76,9 +76,9 @@ func TestTheSweepMayDieAtAnyRequest(t *testing.T) {
 // sweep from getting on: the position is saved page by page.
 func TestTheSweepGetsOnThoughEveryRunDies(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bundle) {
-		ids := b.submitMany(4500)
+		ids := b.submitMany(2200)
 		time.Sleep(time.Hour)
-		const lifetime = 2500 // requests: a page costs at most 2,042
+		const lifetime = 2100 // requests: a page costs at most 2,042
 		for range 5 {
 			b.runToDeath(lifetime, cloud.Unreachable)
 		}

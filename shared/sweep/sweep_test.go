@@ -178,7 +178,7 @@ func TestARunStopsAtItsBudgetAndTheNextGoesOn(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%d requests, %d tasks", budget.requests, budget.tasks), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *bundle) {
-				n := 2345
+				n := 1100
 				if budget.requests > 0 && budget.requests < 1000 || budget.tasks > 0 && budget.tasks < 100 {
 					n = 60
 				}
@@ -288,7 +288,7 @@ func TestATaskThatCannotBeReadDoesNotKeepOthersWaiting(t *testing.T) {
 
 func TestWhatWasNotHandedOverIsNotPassed(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bundle) {
-		ids := b.submitMany(1200)
+		ids := b.submitMany(600)
 		time.Sleep(time.Hour)
 		var invocations atomic.Int64
 		b.cloud.FailNext(5, cloud.Fault{Status: 403, Code: "AccessDeniedException"}, func(r *cloud.Request) bool {
