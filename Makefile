@@ -81,8 +81,14 @@ demo-crash: build-host ## Kill function processes in the middle of a handler and
 ##### Check
 
 .PHONY: test
-test: ## Run every unit, property and template test under the race detector, and print a summary
+test: ## Run every unit, property and template test under the race detector, then the whole fault proof
 	@.ci/gotest "make test" -race ./...
+	@$(MAKE) fault-proof
+
+# Under the race detector the fault proof tries a sample and no mutants: here it is whole, without.
+.PHONY: fault-proof
+fault-proof: ## Try every fault at every request of a task's life, and mutants that this must catch
+	@go test -count=1 -v -timeout 20m ./shared/worker/faultproof | sed -n '/^figure\|^ok\|^FAIL\|^--- FAIL\|_test.go/p'
 
 .PHONY: bench-limiter
 bench-limiter: ## Print the limiter's figures: requests per decision, over-admission, and Go benchmarks of a decision
