@@ -104,26 +104,26 @@ func (c *crowding) suppose(i item) {
 // crowd adds the conditions and updates of parked tasks, as the doc comments of
 // [limit.ItemPlan] and [limit.PlacePlan] give them.
 func (x *expression) crowd(c *crowding) {
-	var clear []string
+	var due []string
 	for k, t := range c.plan.Tiers {
 		s := string(rune('A' + k))
 		switch t.Places.Branch {
 		case limit.PlaceClear:
-			clear = append(clear, x.clear(s, t.Policy, &t.Places))
+			due = append(due, x.clear(s, t.Policy, &t.Places))
 		case limit.PlaceAppend:
 			x.appendPlace(s, t.Policy, &t.Places)
 		case limit.PlaceExact:
 			x.replacePlaces(s, t.Policy, &t.Places)
 		}
 	}
-	x.waiting(c, clear)
+	x.waiting(c, due)
 	if c.pinned {
 		x.conditions = append(x.conditions, x.is(x.name("#QQ", ticketAttribute), ":QK", limit.NumOf(c.before.Ticket)))
 	}
 }
 
 // waiting adds what becomes of those who wait.
-func (x *expression) waiting(c *crowding, clear []string) {
+func (x *expression) waiting(c *crowding, due []string) {
 	if c.plan.Crowd == "" {
 		return
 	}
@@ -140,8 +140,8 @@ func (x *expression) waiting(c *crowding, clear []string) {
 	switch c.plan.Crowd {
 	case limit.CrowdClear:
 		condition := nobody()
-		if len(clear) > 0 {
-			condition += " OR " + strings.Join(clear, " AND ")
+		if len(due) > 0 {
+			condition += " OR " + strings.Join(due, " AND ")
 		}
 		x.conditions = append(x.conditions, "("+condition+")")
 	case limit.CrowdFound:

@@ -63,8 +63,7 @@ func TestARequestRepeatedInAnotherProcessIsNotChargedAgain(t *testing.T) {
 			}
 			// Another request is another one.
 			_, err := second.AcquireOnce(t.Context(), "id2", p.Key("a").Cost(7))
-			var denied *limit.Denied
-			if !errors.As(err, &denied) {
+			if _, denied := errors.AsType[*limit.Denied](err); !denied {
 				t.Errorf("%v, want a denial", err)
 			}
 		})

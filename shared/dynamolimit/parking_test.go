@@ -92,7 +92,7 @@ func (m *parkModel) check(task *parked, what string, step limit.Step, turn *dyna
 		want.Place, want.Until, want.WakeAt, want.Never = *task.held, step.Until, step.WakeAt, step.Never
 	}
 	got := dynamolimit.Turn{Action: turn.Action, Blocked: turn.Blocked, Until: turn.Until, Place: turn.Place, WakeAt: turn.WakeAt, Never: turn.Never}
-	if !reflect.DeepEqual(got, want) {
+	if !reflect.DeepEqual(got, want) { //nolint:govet // turns hold no errors
 		m.t.Fatalf("%s of %s:\n got %+v\nwant %+v", what, task.name, got, want)
 	}
 	if step.Action == limit.ToRun && len(m.items) == 1 {
@@ -268,13 +268,12 @@ func within(t *testing.T, p limit.Policy, runs []time.Time) {
 	for i := range runs {
 		for j := i; j < len(runs); j++ {
 			d := runs[j].Sub(runs[i])
-			most := int64(p.Max)
-			switch {
-			case p.Name == perHour.Name:
+			most := p.Max
+			if p.Name == perHour.Name {
 				if !runs[i].Truncate(time.Hour).Equal(runs[j].Truncate(time.Hour)) {
 					continue
 				}
-			default:
+			} else {
 				most = p.Capacity() + int64(d.Seconds()*refill(p)+1e-6)
 			}
 			if int64(j-i+1) > most {

@@ -41,7 +41,8 @@ const (
 
 // sleeperPartition returns the partition of a place's sleepers.
 func (p place) sleeperPartition() string {
-	return sleeperPrefix + p.itemKey()[partitionKey].(*types.AttributeValueMemberS).Value
+	partition, _ := p.itemKey()[partitionKey].(*types.AttributeValueMemberS) // it always is
+	return sleeperPrefix + partition.Value
 }
 
 // entryKey returns the primary key of a sleeper's entry.
