@@ -49,7 +49,7 @@ func cold(ctx context.Context) (verdict, error) {
 		return total, err
 	}
 	defer b.close()
-	for trial := range 20 {
+	for trial := range atLength(20) {
 		policy, key := []limit.Policy{p, q}[trial%2], fmt.Sprint(trial)
 		if trial%4 >= 2 { // the item is there
 			if err := b.limiter("setup").Hold(ctx, policy.Key(key), time.Now()); err != nil {
@@ -91,7 +91,7 @@ func contention(ctx context.Context) (verdict, error) {
 		return verdict{}, err
 	}
 	var r record
-	end := time.Now().Add(5 * time.Second)
+	end := time.Now().Add(time.Duration(atLength(6)) * time.Second)
 	errs := together(len(crowd), func(i int) error {
 		for time.Now().Before(end) {
 			if err := r.ask(ctx, crowd[i], refilling.Key("k")); err != nil {

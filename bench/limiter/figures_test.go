@@ -24,6 +24,14 @@ import (
 // are checked, as one test among others.
 var all = flag.Bool("figures", false, "print all figures")
 
+// atLength returns n when all figures are printed, and else about a third of it.
+func atLength(n int) int {
+	if *all {
+		return n
+	}
+	return (n + 2) / 3
+}
+
 // TestFigures prints the figures. Those that are promised are checked as well.
 func TestFigures(t *testing.T) {
 	tierCounts, callerCounts := []int{1, 5}, []int{1, 8, 32}
