@@ -56,7 +56,7 @@ func TestEveryTaskEndsBySweepsAlone(t *testing.T) {
 			check  func(task.Task) bool
 		}
 		var want []expectation
-		for i := range 30 {
+		for i := range 12 {
 			plain := s.Submit("plain", i)
 			sleeper := s.Submit("sleeper", i%4)
 			failing := s.Submit("failing", nil, queue.MaxRetries(2))
