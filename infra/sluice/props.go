@@ -161,7 +161,8 @@ type ClaimProps struct {
 	// Types are the task types that the function serves, at least one. No other function may serve them.
 	Types []string
 
-	// FunctionProps configure the function itself. Code defaults to the folder Name of Props.Assets.
+	// FunctionProps configure the function itself. Code defaults to that of Props.Claim: functions of one
+	// code, with different settings.
 	FunctionProps
 }
 
@@ -245,6 +246,10 @@ func (p Props) withDefaults(scope constructs.Construct) (Props, error) {
 		if f.props.Code != nil {
 			continue
 		}
+		if f.folder == "" {
+			f.props.Code = p.Claim.Code
+			continue
+		}
 		code, err := assetCode(p.Assets, f.folder)
 		if err != nil {
 			return Props{}, err
@@ -258,7 +263,7 @@ func (p Props) withDefaults(scope constructs.Construct) (Props, error) {
 // configured is one of the functions that props configure.
 type configured struct {
 	field   string // of Props
-	folder  string // of the code, by default
+	folder  string // of the code, by default; empty for that of the claim function
 	props   *FunctionProps
 	timeout time.Duration // by default
 }
@@ -272,7 +277,7 @@ func (p *Props) functions() []configured {
 	}
 	for i := range p.Claims {
 		c := &p.Claims[i]
-		all = append(all, configured{fmt.Sprintf("Claims[%d]", i), c.Name, &c.FunctionProps, maxTimeout})
+		all = append(all, configured{fmt.Sprintf("Claims[%d]", i), "", &c.FunctionProps, maxTimeout})
 	}
 
 	return all

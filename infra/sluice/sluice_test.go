@@ -58,7 +58,7 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		assets = dir
-		for _, name := range []string{"claim", "limiter", "reset", "sweep", "mail", "render"} {
+		for _, name := range []string{"claim", "limiter", "reset", "sweep"} {
 			if err := fakeFunction(name); err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				return 1

@@ -18,6 +18,9 @@
 //	SLUICE_E2E_PYTHON_HANDLER       the name of the function in examples/python-handler
 //	SLUICE_E2E_LIMITER_PYTHON       the name of the function in examples/limiter-python
 //
+//	SLUICE_E2E_UPGRADE              a script that deploys a second version of the stack over the first: other
+//	                                binaries, another release
+//
 // The stack is taken down after a failure and after Ctrl-C as well.
 package main
 
@@ -48,7 +51,12 @@ func main() {
 	flag.StringVar(&d.Assets, "assets", "dist/host", "the `folder` that holds the function binaries")
 	flag.StringVar(&d.Architecture, "architecture", hostArchitecture(), "what the binaries were built for: arm64 or x86_64")
 	flag.BoolVar(&d.Bootstrap, "bootstrap", true, "bootstrap the account for CDK first; turn it off where that is done")
+	upgrade := flag.String("upgrade", "", "deploy a second version, from the `folder` of the deployment that runs")
 	flag.Parse()
+	if *upgrade != "" {
+		d.dir = *upgrade
+		exit(d.upgrade(context.Background()))
+	}
 	if d.Target == "" || flag.NArg() == 0 {
 		fmt.Fprintln(os.Stderr, "usage: deploy -target name [flags] -- command [argument...]")
 		flag.PrintDefaults()
@@ -58,15 +66,20 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	err := d.run(ctx, flag.Args())
 	stop()
-	var failed *exec.ExitError
-	switch {
-	case errors.As(err, &failed) && failed.ExitCode() > 0:
-		fmt.Fprintln(os.Stderr, "deploy:", err)
-		os.Exit(failed.ExitCode())
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "deploy:", err)
-		os.Exit(1)
+	exit(err)
+}
+
+// exit ends the process with the status of the command that failed.
+func exit(err error) {
+	if err == nil {
+		os.Exit(0)
 	}
+	fmt.Fprintln(os.Stderr, "deploy:", err)
+	var failed *exec.ExitError
+	if errors.As(err, &failed) && failed.ExitCode() > 0 {
+		os.Exit(failed.ExitCode())
+	}
+	os.Exit(1)
 }
 
 func hostArchitecture() string {
@@ -92,7 +105,7 @@ func (d *deployment) run(ctx context.Context, command []string) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(d.dir)) }()
 
-	if err := d.synth(ctx); err != nil {
+	if err := d.synth(ctx, d.assembly(), d.Assets); err != nil {
 		return err
 	}
 	if d.Bootstrap {
@@ -110,13 +123,20 @@ func (d *deployment) run(ctx context.Context, command []string) (err error) {
 		return err
 	}
 
-	return execute(ctx, append(os.Environ(), d.variables(outputs)...), command[0], command[1:]...)
+	script, err := d.writeUpgradeScript()
+	if err != nil {
+		return err
+	}
+
+	return execute(ctx, append(os.Environ(), append(d.variables(outputs), "SLUICE_E2E_UPGRADE="+script)...), command[0], command[1:]...)
 }
 
 // synth writes the cloud assembly once, as it is the slow part; the other steps read it.
-func (d *deployment) synth(ctx context.Context) error {
-	return d.cdk(ctx, "synth", "--quiet", "--app", d.App, "--output", d.assembly(),
-		"-c", "stack="+d.Stack, "-c", "target="+d.Target, "-c", "assets="+d.Assets, "-c", "architecture="+d.Architecture)
+func (d *deployment) synth(ctx context.Context, assembly, assets string, further ...string) error {
+	return d.cdk(ctx, "synth", append([]string{
+		"--quiet", "--app", d.App, "--output", assembly,
+		"-c", "stack=" + d.Stack, "-c", "target=" + d.Target, "-c", "assets=" + assets, "-c", "architecture=" + d.Architecture,
+	}, further...)...)
 }
 
 // destroy empties the bucket, since CloudFormation deletes empty ones only, and takes the stack down.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -57,6 +58,7 @@ func TestSluice(t *testing.T) {
 		t.Run("asked by a handler in Python", func(t *testing.T) { t.Parallel(); testPythonAsksTheLimiter(t, suite) })
 		t.Run("reset by the clock", func(t *testing.T) { t.Parallel(); testResetByTheClock(t, suite) })
 	})
+	t.Run("upgrade", func(t *testing.T) { testUpgrade(t, suite) })
 	t.Run("nothing is left behind", func(t *testing.T) { testNothingLeft(t, suite) })
 }
 
@@ -269,7 +271,7 @@ func testHTTP(t *testing.T, s *target) {
 		fmt.Fprintf(w, `{"key":%q}`, r.Header.Get("Idempotency-Key"))
 	}))
 	defer api.Close()
-	made, err := s.queue.Submit(t.Context(), "http.request", map[string]any{"url": api.URL, "body": map[string]int{"n": 1}})
+	made, err := s.queue.Submit(t.Context(), "http.request", map[string]any{"url": api.URL, "body": map[string]int{"n": 1}}, queue.Timeout(30*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,6 +279,13 @@ func testHTTP(t *testing.T, s *target) {
 	expect(t, got, task.Completed, 2)
 	if got.RescheduleCount != 1 || !strings.Contains(string(got.Output), made.ID) {
 		t.Errorf("task = %s", got.Encode())
+	}
+	if s.httpFunction == "" {
+		return
+	}
+	history, err := s.queue.History(t.Context(), made.ID)
+	if err != nil || !slices.ContainsFunc(history, func(e task.Entry) bool { return strings.Contains(e.Text, s.httpFunction) }) {
+		t.Errorf("not run by %s, which serves its type: %v, %v", s.httpFunction, history, err)
 	}
 }
 

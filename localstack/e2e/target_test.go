@@ -32,6 +32,9 @@ type target struct {
 	bucket        string
 	table         string
 	scheduleGroup string
+	// claimFunction is the name of the first claim function, httpFunction that of the one which serves
+	// http.request, empty if it is the first one.
+	claimFunction, httpFunction string
 	// limiterFunction and sweepFunction are the names of those functions.
 	limiterFunction, sweepFunction string
 	// pythonHandler is the name of the function in examples/python-handler.
@@ -83,6 +86,8 @@ func deployed(name string) (*target, func(), error) {
 		pythonHandler: os.Getenv("SLUICE_E2E_PYTHON_HANDLER"),
 		local:         name != "aws",
 
+		claimFunction:   os.Getenv("SLUICE_E2E_CLAIM_FUNCTION"),
+		httpFunction:    os.Getenv("SLUICE_E2E_CLAIM_FUNCTION") + "-http",
 		limiterPython:   os.Getenv("SLUICE_E2E_LIMITER_PYTHON"),
 		limiterFunction: os.Getenv("SLUICE_E2E_LIMITER_FUNCTION"),
 		sweepFunction:   os.Getenv("SLUICE_E2E_SWEEP_FUNCTION"),
@@ -115,6 +120,7 @@ func embedded(name string) (*target, func(), error) {
 		scheduleGroup: s.ScheduleGroup,
 		local:         true,
 
+		claimFunction:   s.Function,
 		limiterFunction: s.Limiter,
 		sweepFunction:   s.Sweep,
 	}

@@ -1,9 +1,10 @@
 // Command stack is the CDK app that the end-to-end suite is run against: the stock stack as it is, and
-// beside it two handlers in Python.
+// beside it a second claim function and two handlers in Python.
 package main
 
 import (
 	"runtime"
+	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
@@ -11,6 +12,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/sluice-dev/sluice/infra/sluice"
+	"github.com/sluice-dev/sluice/shared/handlers"
 )
 
 func main() {
@@ -18,14 +20,19 @@ func main() {
 
 	app := awscdk.NewApp(nil)
 	target, _ := app.Node().TryGetContext(jsii.String("target")).(string)
+	// The suite serves what its http.request tasks call. Only a local cloud can reach it there.
+	hosts := map[string]string{"SLUICE_HTTP_HOSTS": "localhost,127.0.0.1"}
 	stack, queue := sluice.NewStack(app, sluice.Props{
 		Ephemeral: true,
 		// MiniStack knows no alarms that calculate.
 		Alarms: sluice.AlarmProps{Off: target == "ministack"},
-		Claim: sluice.FunctionProps{
-			// The suite serves what its http.request tasks call. Only a local cloud can reach it there.
-			Environment: map[string]string{"SLUICE_HTTP_HOSTS": "localhost,127.0.0.1"},
-		},
+		Claim:  sluice.FunctionProps{Environment: hosts},
+		// A second claim function. Its invocations are short, and with them the leases of tasks whose process
+		// dies.
+		Claims: []sluice.ClaimProps{{
+			Name: "http", Types: []string{handlers.TypeHTTPRequest},
+			FunctionProps: sluice.FunctionProps{Timeout: 90 * time.Second, Environment: hosts},
+		}},
 		// The suite does not wait until a task is long overdue, nor for the next day.
 		Sweep: sluice.FunctionProps{Environment: map[string]string{"SLUICE_SWEEP_GRACE": "1s", "SLUICE_RETENTION_EVERY": "1ms"}},
 	})
@@ -69,12 +76,14 @@ func hostArchitecture() awslambda.Architecture {
 // schedule as one of the group "default", whatever its group, and the first object of DeleteObjects as if no
 // version of it were named.
 func workAroundMiniStack(stack awscdk.Stack, queue *sluice.Queue) {
-	queue.Claim.AddToRolePolicy(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
-		Actions: jsii.Strings("scheduler:CreateSchedule", "scheduler:GetSchedule", "scheduler:DeleteSchedule"),
-		Resources: jsii.Strings(*stack.FormatArn(&awscdk.ArnComponents{
-			Service: jsii.String("scheduler"), Resource: jsii.String("schedule"), ResourceName: jsii.String("default/*"),
-		})),
-	}))
+	for _, arms := range []awslambda.Function{queue.Claim, queue.Claims["http"], queue.Reset} {
+		arms.AddToRolePolicy(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
+			Actions: jsii.Strings("scheduler:CreateSchedule", "scheduler:GetSchedule", "scheduler:DeleteSchedule"),
+			Resources: jsii.Strings(*stack.FormatArn(&awscdk.ArnComponents{
+				Service: jsii.String("scheduler"), Resource: jsii.String("schedule"), ResourceName: jsii.String("default/*"),
+			})),
+		}))
+	}
 	queue.Sweep.AddToRolePolicy(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
 		Actions:   jsii.Strings("s3:DeleteObject"),
 		Resources: jsii.Strings(*queue.Bucket.ArnForObjects(jsii.String("tasks/*"))),
