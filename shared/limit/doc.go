@@ -44,6 +44,19 @@
 // time, refills and resets need no bookkeeping: time moves the line, requests
 // move the position, and neither rounds.
 //
+// # Tasks that wait
+//
+// A queue that puts throttled tasks to sleep does not want to poll for them, nor to
+// have all of them come back for the next token. It asks [Arrive] instead of
+// acquiring: a task that is not admitted takes a place behind the others, which is a
+// stretch of the line as long as its cost, and sleeps until the line gets there. When
+// it is woken, [Wake] decides: it runs, or its turn is so near that it is given a
+// [Slot] and waits for it ([Slot.Finish]), or it sleeps on. Places and slots are as
+// pure as the rest: a [Step] comes with the plans that make it true, one conditional
+// update for each item. [PullForward] says who is to be woken earlier when an operator
+// has moved the line or sleepers have gone, [Patience.TakeAlong] who may run before
+// his late wake-up comes.
+//
 // # What is guaranteed
 //
 // A bucket starts full. In any interval of length W it admits at most its

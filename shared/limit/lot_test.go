@@ -194,7 +194,7 @@ func (l *lot) ran(k *parked, before *Slot, s Step, slot Slot) {
 				if before == nil {
 					l.t.Fatalf("%s was never charged", name)
 				}
-				if until := before.Until.UnixMilli(); l.now-until <= punctual {
+				if until := before.Until.UnixMilli(); l.now-until <= 1000 {
 					at = until
 				}
 			}

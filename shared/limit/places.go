@@ -93,6 +93,20 @@ func (s *Standing) spotAt(now, waiting int64) spot {
 	return p
 }
 
+// Expiry returns the time from which a store may forget the tier, and false if it never
+// may: as [Meter.Expiry], and not while places are to come.
+func (s *Standing) Expiry(at time.Time) (time.Time, bool) {
+	expires, ok := s.Meter.Expiry(s.State, at)
+	if s.Places.Era == 0 || !ok {
+		return expires, ok
+	}
+	places, ok := s.Meter.Expiry(State{Era: s.Places.Era, Position: s.Places.Reach}, at)
+	if places.After(expires) {
+		expires = places
+	}
+	return expires, ok
+}
+
 // inert reports whether the tier does not matter to the request.
 func (s *Standing) inert() bool { return s.Units == 0 }
 

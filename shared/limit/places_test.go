@@ -194,6 +194,17 @@ func TestNewcomersPassOnlyThoseWhoAreLate(t *testing.T) {
 	}
 }
 
+func TestASmallTaskDoesNotPassALargeOne(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, Patience{}, Policy{Name: "p", Rate: PerSecond(1), Max: 5})
+	l.come(1, 5)
+	large := l.come(1, 5)[0]
+	l.now += 3000 // there is room for three, who would take it away
+	if small := l.come(1, 1)[0]; small.done || small.place.Ticket < large.place.Ticket {
+		t.Errorf("%+v, want it to wait behind the other", small)
+	}
+}
+
 func TestASlotIsHeldUntilItsTime(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, fewSeconds, Policy{Name: "p", Rate: PerSecond(1), Max: 1})

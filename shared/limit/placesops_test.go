@@ -335,3 +335,17 @@ func TestAPausedPolicyIsLookedAtOnceADay(t *testing.T) {
 		t.Error("it sleeps on")
 	}
 }
+
+func TestAnItemOutlivesItsPlaces(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, Patience{}, Policy{Name: "p", Rate: PerDay(1), Max: 1})
+	l.come(100, 1)
+	s := l.items[0].Tiers[0]
+	if expires, ok := s.Expiry(l.at()); !ok || expires.Before(l.at().Add(99*24*time.Hour)) {
+		t.Errorf("it may be forgotten at %v (%v), in 99 days the last one runs", expires, ok)
+	}
+	s.Places = Places{}
+	if expires, ok := s.Expiry(l.at()); !ok || expires.After(l.at().Add(40*24*time.Hour)) {
+		t.Errorf("without places it may be forgotten only at %v (%v)", expires, ok)
+	}
+}
