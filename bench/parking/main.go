@@ -9,7 +9,8 @@
 //
 // It prints a line for each scenario, lateness of wake-ups and strategy, with the means
 // over all seeds; the last number, after the equals sign, is the most that was admitted
-// beyond the policy in any of them. It fails if places miss one of their targets.
+// beyond the policy in any of them, and it fails if that is not 0. Where places miss one
+// of their targets, a line says so at the end.
 package main
 
 import (
@@ -20,8 +21,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/sluice-dev/sluice/shared/limit"
 )
 
 func main() {
@@ -32,25 +31,23 @@ func main() {
 }
 
 func run() error {
-	p := limit.DefaultPatience
 	seeds := flag.Int("seeds", 20, "runs of each scenario with places, with the seeds 1, 2, …")
 	others := flag.Int("other-seeds", 3, "runs with the other strategies, of which some wake tasks millions of times")
 	only := flag.String("only", "", `words that the printed lines must contain, such as "scenario=10ps strategy=place"`)
 	plot := flag.String("plot", "", "write a plot of the strategies to this SVG file, and nothing else")
-	flag.DurationVar(&p.Wait, "wait", p.Wait, "how long a woken task waits inside the function")
-	flag.DurationVar(&p.Rest, "rest", p.Rest, "how long a newcomer waits inside the function")
-	flag.DurationVar(&p.Linger, "linger", p.Linger, "how long a function that is done with a task waits for the turn of another")
 	runs := flag.Duration("run", 100*time.Millisecond, "how long a task runs")
 	concurrency := flag.Int("concurrency", 1000, "invocations that the function runs at most at once")
+	strict := flag.Bool("strict", false, "fail if a target is missed, not only if more is admitted than allowed")
 	verbose := flag.Bool("v", false, "print more about each line")
 	flag.Parse()
-	set := settings{patience: p, concurrency: *concurrency, runs: runs.Milliseconds()}
+	set := settings{concurrency: *concurrency, runs: runs.Milliseconds()}
 	if *plot != "" {
 		return writePlot(*plot, set)
 	}
-	fmt.Printf("parking: seeds 1 to %d (1 to %d for strategies without places), wait %v, rest %v, linger %v, tasks run %v, concurrency %d\n",
-		*seeds, *others, p.Wait, p.Rest, p.Linger, *runs, *concurrency)
+	fmt.Printf("parking: seeds 1 to %d (1 to %d for strategies without places), tasks run %v, concurrency %d\n",
+		*seeds, *others, *runs, *concurrency)
 	var missed []string
+	var beyondErr error
 	for _, c := range combinations() {
 		if !containsAll(c.label(), *only) {
 			continue
@@ -65,11 +62,17 @@ func run() error {
 			fmt.Println(f.details())
 		}
 		missed = append(missed, c.missed(f)...)
+		if f.beyond > 0 {
+			beyondErr = fmt.Errorf("%s: %d more were admitted than the policy allows", c.label(), f.beyond)
+		}
 	}
-	if len(missed) > 0 {
-		return fmt.Errorf("targets missed:\n  %s", strings.Join(missed, "\n  "))
+	for _, m := range missed {
+		fmt.Println("missed", m)
 	}
-	return nil
+	if *strict && len(missed) > 0 {
+		return fmt.Errorf("%d targets are missed", len(missed))
+	}
+	return beyondErr
 }
 
 // combination is a line of the output.

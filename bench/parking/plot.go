@@ -44,7 +44,7 @@ func writePlot(file string, set settings) error {
 	var names []string
 	var span int
 	for _, c := range combinations() {
-		if c.scenario.name != plotScenario || c.lateness.name != plotLateness {
+		if c.scenario.name != plotScenario || c.lateness.name != plotLateness || c.strategy.patience.Linger > 0 {
 			continue
 		}
 		w := newWorld(c, 1, set)

@@ -8,9 +8,13 @@ import (
 	"github.com/sluice-dev/sluice/shared/limit"
 )
 
+// strategies are what is compared. "place" is what the claim function does. "along" is what
+// it could do as well: a function that is done with a task takes sleepers along whose
+// wake-up is late, so that lateness matters less, and waits may be shorter.
 func strategies() []strategy {
 	return []strategy{
-		{name: "place", decide: place, places: true},
+		{name: "place", decide: place, places: true, patience: limit.Patience{Wait: 14 * time.Second, Rest: 5 * time.Second}},
+		{name: "along", decide: place, places: true, patience: limit.Patience{Wait: 5 * time.Second, Rest: 5 * time.Second, Linger: 2 * time.Second}},
 		{name: "retry_after", decide: retryAfter(func(_ *world, wait time.Duration) time.Duration { return wait })},
 		{name: "jitter", decide: retryAfter(jitter)},
 	}

@@ -20,7 +20,6 @@ const (
 
 // settings are what a run is played with.
 type settings struct {
-	patience    limit.Patience
 	concurrency int
 	runs        int64 // milliseconds that a task runs
 }
@@ -34,6 +33,8 @@ type world struct {
 	seed     uint64
 	rand     *rand.Rand
 	agenda   agenda
+
+	patience limit.Patience
 
 	items []limit.Item // the limiter's store
 	free  int64        // when the item's partition has carried out all writes so far
@@ -94,7 +95,9 @@ type sleeper struct {
 type strategy struct {
 	name   string
 	decide func(w *world, id int32, now int64)
-	places bool
+	places bool // whether tasks hold places, and the functions' patience with them
+
+	patience limit.Patience
 }
 
 func newWorld(c combination, seed uint64, set settings) *world {
@@ -117,7 +120,7 @@ func newWorld(c combination, seed uint64, set settings) *world {
 		}
 		w.items[0].Tiers[k] = limit.Standing{Meter: m, Units: 1}
 	}
-	w.patience = set.patience.Within(set.concurrency, w.items, begin)
+	w.patience = c.strategy.patience.Within(set.concurrency, w.items, begin)
 	return w
 }
 

@@ -23,10 +23,6 @@ type Patience struct {
 	Late time.Duration
 }
 
-// DefaultPatience waits for seconds at most. It relies on functions that take late
-// sleepers along; where none does, a Wait of 14 s keeps limits used up best.
-var DefaultPatience = Patience{Wait: 5 * time.Second, Rest: 5 * time.Second, Linger: 2 * time.Second}
-
 // UsualLateness is how late the scheduler of the cloud may deliver.
 const UsualLateness = 60 * time.Second
 
