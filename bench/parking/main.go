@@ -32,7 +32,7 @@ func main() {
 
 func run() error {
 	seeds := flag.Int("seeds", 20, "runs of each scenario with places, with the seeds 1, 2, …")
-	others := flag.Int("other-seeds", 3, "runs with the other strategies, of which some wake tasks millions of times")
+	others := flag.Int("other-seeds", 2, "runs with the other strategies, of which some wake tasks millions of times")
 	only := flag.String("only", "", `words that the printed lines must contain, such as "scenario=10ps strategy=place"`)
 	plot := flag.String("plot", "", "write a plot of the strategies to this SVG file, and nothing else")
 	runs := flag.Duration("run", 100*time.Millisecond, "how long a task runs")
