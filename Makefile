@@ -15,8 +15,9 @@ LAMBDA_ARCH := $(patsubst amd64,x86_64,$(GOARCH))
 FUNCTIONS := $(patsubst functions/%/main.go,%,$(wildcard functions/*/main.go))
 
 # provided.al2023 starts a file named `bootstrap` and speaks the Runtime API only, so net/rpc is left
-# out. -trimpath and -s -w make the same source give the same, small file.
-FUNCTION_FLAGS := -tags lambda.norpc -trimpath -ldflags "-s -w"
+# out. -trimpath, no stamp of the commit and -s -w make the same source give the same, small file, wherever
+# and whenever it is built: a commit that changes no code deploys no function.
+FUNCTION_FLAGS := -tags lambda.norpc -trimpath -buildvcs=false -ldflags "-s -w"
 
 # Pinned tools live under .tools, which git ignores. Nothing is installed outside the repository.
 TOOLS := $(CURDIR)/.tools
@@ -115,6 +116,10 @@ lint: $(GOLANGCI_LINT) ## Run the linters of .golangci.yml (builds the pinned go
 .PHONY: e2e
 e2e: build-host $(CDK_HOME)/installed $(MINISTACK_HOME)/installed ## Run the end-to-end suite on each cloud this machine offers: embedded, MiniStack deployed by CDK, ...
 	@CDK=$(CDK) MINISTACK_PYTHON=$(MINISTACK_PYTHON) exec localstack/e2e.sh embedded ministack localstack aws
+
+.PHONY: reproducible
+reproducible: build-functions ## Build the functions a second time, in another folder and from nothing, and compare
+	@GOARCH=$(GOARCH) .ci/reproducible
 
 .PHONY: docs-check
 docs-check: ## Check the links, make targets and Go examples in the documentation
