@@ -209,7 +209,7 @@ func (s *Slot) giveBack(r *request, plans []ItemPlan) {
 		switch {
 		case c.Era != p.seg.Era:
 			next, _ = st.Meter.Settle(st.State, *c, 0, r.at)
-		case st.State.Era == c.Era && st.State.Position == c.Position:
+		case st.State.Era == c.Era && st.State.Position == c.Position && st.State.Given == c.Given:
 			unrefilled := larger(c.Position.sub(p.line.floor), Num{})
 			next.Position = c.Position.sub(smaller(p.view.units(c.Units), unrefilled))
 		}
