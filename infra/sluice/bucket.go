@@ -21,6 +21,10 @@ const (
 )
 
 func (q *Queue) addBucket(props Props) {
+	var accessLogsPrefix *string
+	if props.AccessLogs != nil {
+		accessLogsPrefix = jsii.String(props.Name + "/")
+	}
 	q.Bucket = awss3.NewBucket(q, jsii.String("Bucket"), &awss3.BucketProps{
 		BucketName:        &q.names.bucket,
 		Versioned:         jsii.Bool(true),
@@ -31,7 +35,13 @@ func (q *Queue) addBucket(props Props) {
 		MinimumTLSVersion: jsii.Number(1.2),
 		RemovalPolicy:     props.removalPolicy(),
 		LifecycleRules:    lifecycle(props),
+
+		ServerAccessLogsBucket: props.AccessLogs,
+		ServerAccessLogsPrefix: accessLogsPrefix,
 	})
+	if props.AccessLogs == nil {
+		explain(q.Bucket, "AwsSolutions-S1", accessLogsReason, "")
+	}
 	q.startClaimOnSubmit()
 }
 

@@ -20,13 +20,13 @@ var several = sync.OnceValue(func() resources {
 	return synthIn(map[string]any{"stack": "Several"}, func(app awscdk.App) sluice.Props {
 		networks := awscdk.NewStack(app, jsii.String("Networks"), nil)
 		vpc := awsec2.Vpc_FromVpcAttributes(networks, jsii.String("VPC"), &awsec2.VpcAttributes{
-			VpcId:             jsii.String("vpc-1"),
+			VpcId:             jsii.String("vpc-0123456789abcdef0"),
 			AvailabilityZones: jsii.Strings("us-east-1a"),
-			PrivateSubnetIds:  jsii.Strings("subnet-1"),
+			PrivateSubnetIds:  jsii.Strings("subnet-0123456789abcdef0"),
 		})
-		group := awsec2.SecurityGroup_FromSecurityGroupId(networks, jsii.String("Group"), jsii.String("sg-1"), nil)
+		group := awsec2.SecurityGroup_FromSecurityGroupId(networks, jsii.String("Group"), jsii.String("sg-0123456789abcdef0"), nil)
 		secret := awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
-			Actions: jsii.Strings("secretsmanager:GetSecretValue"), Resources: jsii.Strings("arn:aws:secretsmanager:us-east-1:1:secret:db"),
+			Actions: jsii.Strings("secretsmanager:GetSecretValue"), Resources: jsii.Strings("arn:aws:secretsmanager:us-east-1:123456789012:secret:db"),
 		})
 
 		return sluice.Props{
@@ -108,14 +108,14 @@ func TestAFunctionHasItsOwnSettingsRightsAndNetwork(t *testing.T) {
 	if got := text(render.at(t, "MemorySize")); got != "2048" {
 		t.Errorf("memory: %s", got)
 	}
-	if got := text(render.at(t, "VpcConfig")); got != `{"SecurityGroupIds":["sg-1"],"SubnetIds":["subnet-1"]}` {
+	if got := text(render.at(t, "VpcConfig")); got != `{"SecurityGroupIds":["sg-0123456789abcdef0"],"SubnetIds":["subnet-0123456789abcdef0"]}` {
 		t.Errorf("network: %s", got)
 	}
 	rights := rolePolicies(t, several())["ClaimrenderRole"]
 	const network = "ec2:AssignPrivateIpAddresses ec2:CreateNetworkInterface ec2:DeleteNetworkInterface " +
 		"ec2:DescribeNetworkInterfaces ec2:DescribeSubnets ec2:UnassignPrivateIpAddresses on *"
 	for _, want := range []string{
-		"secretsmanager:GetSecretValue on arn:aws:secretsmanager:us-east-1:1:secret:db",
+		"secretsmanager:GetSecretValue on arn:aws:secretsmanager:us-east-1:123456789012:secret:db",
 		network,
 		"Deny " + network + ` if {"ArnEquals":{"lambda:SourceFunctionArn":"` + severalArn + `-render"}}`,
 	} {

@@ -127,10 +127,13 @@ func writeLogs(logs awslogs.ILogGroup) awsiam.PolicyStatement {
 
 // functionRole is an execution role with exactly these rights.
 func (q *Queue) functionRole(id string, statements []awsiam.PolicyStatement) awsiam.Role {
-	return awsiam.NewRole(q, &id, &awsiam.RoleProps{
+	role := awsiam.NewRole(q, &id, &awsiam.RoleProps{
 		AssumedBy:      awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
 		InlinePolicies: inlinePolicy(statements),
 	})
+	explain(role, "AwsSolutions-IAM5", ownPatternsReason, ownPatterns)
+
+	return role
 }
 
 // joinNetwork are the rights by which Lambda connects a function to a VPC. They are Lambda's to use, under

@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
 	"github.com/aws/constructs-go/constructs/v10"
 )
 
@@ -46,6 +47,11 @@ type Props struct {
 	//
 	// Defaults to 30 days.
 	QuarantineRetention time.Duration
+
+	// AccessLogs is a bucket that S3 writes a line to for every request to the queue's bucket, below <name>/.
+	//
+	// Defaults to none.
+	AccessLogs awss3.IBucket
 
 	// LogRetention is how long the functions' logs are kept.
 	//

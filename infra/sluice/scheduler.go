@@ -44,4 +44,5 @@ func (q *Queue) addDeadLetters(props Props) {
 		RetentionPeriod: awscdk.Duration_Days(jsii.Number(14)), // the longest that SQS offers
 		RemovalPolicy:   props.removalPolicy(),
 	})
+	explain(q.DeadLetters, "AwsSolutions-SQS3", deadLettersReason, "")
 }
