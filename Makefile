@@ -25,6 +25,7 @@ GOLANGCI_LINT_VERSION := v2.15.0
 CDK_VERSION := 2.1148.1
 MINISTACK_VERSION := 1.5.33
 SAM_VERSION := 1.170.0
+CFN_LINT_VERSION := 1.58.0
 
 GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)/golangci-lint
 CDK_HOME := $(TOOLS)/cdk-$(CDK_VERSION)
@@ -33,6 +34,8 @@ MINISTACK_HOME := $(TOOLS)/ministack-$(MINISTACK_VERSION)
 MINISTACK_PYTHON := $(MINISTACK_HOME)/bin/python
 SAM_HOME := $(TOOLS)/sam-$(SAM_VERSION)
 SAM := $(SAM_HOME)/bin/sam
+CFN_LINT_HOME := $(TOOLS)/cfn-lint-$(CFN_LINT_VERSION)
+CFN_LINT := $(CFN_LINT_HOME)/bin/cfn-lint
 
 # Scripts want no notices, no version check and no telemetry. CDK_FLAGS is for the user: CDK_FLAGS="-c name=orders".
 export CDK_DISABLE_VERSION_CHECK := 1
@@ -137,6 +140,11 @@ bench-parking: ## Play crowds of tasks under limits in virtual time and print th
 synth: build-functions $(CDK_HOME)/installed ## Write the CloudFormation template to cdk.out/
 	@$(RUN_CDK) synth --quiet
 
+.PHONY: lint-template
+lint-template: synth $(CFN_LINT_HOME)/installed ## Check the CloudFormation template with cfn-lint
+	@$(CFN_LINT) --regions us-east-1 eu-west-1 --template cdk.out/Sluice.template.json
+	@echo "cfn-lint: no findings"
+
 .PHONY: sam-validate
 sam-validate: synth $(SAM_HOME)/installed ## Check the template with SAM and cfn-lint (installs SAM on first use, 340 MB)
 	@$(SAM) validate
@@ -148,7 +156,7 @@ deploy: build-functions $(CDK_HOME)/installed ## Deploy the stock stack to AWS (
 ##### Tools
 
 .PHONY: tools
-tools: $(GOLANGCI_LINT) $(CDK_HOME)/installed $(MINISTACK_HOME)/installed ## Install the pinned tools under .tools (the targets above do so when they need one)
+tools: $(GOLANGCI_LINT) $(CDK_HOME)/installed $(MINISTACK_HOME)/installed $(CFN_LINT_HOME)/installed ## Install the pinned tools under .tools (the targets above do so when they need one)
 
 # Each tool is installed into a folder that carries its version, and marked once it is complete: an
 # interrupted installation is done again.
@@ -165,6 +173,12 @@ $(MINISTACK_HOME)/installed: localstack/ministack/requirements.txt
 	@echo "install MiniStack $(MINISTACK_VERSION)"
 	@python3 -m venv --clear $(MINISTACK_HOME)
 	@$(MINISTACK_PYTHON) -m pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@
+
+$(CFN_LINT_HOME)/installed:
+	@echo "install cfn-lint $(CFN_LINT_VERSION)"
+	@python3 -m venv --clear $(CFN_LINT_HOME)
+	@$(CFN_LINT_HOME)/bin/python -m pip install --quiet --disable-pip-version-check cfn-lint==$(CFN_LINT_VERSION)
 	@touch $@
 
 $(SAM_HOME)/installed:
