@@ -29,10 +29,10 @@ func TestCDKNagFindsNothing(t *testing.T) {
 	for _, stack := range []awscdk.Stack{stock, logged} {
 		found := assertions.Annotations_FromStack(stack)
 		for _, m := range *found.FindError(jsii.String("*"), assertions.Match_AnyValue()) {
-			t.Errorf("error: %s: %v", *m.Id, m.Entry.Data)
+			t.Errorf("error: %v", m.Entry.Data)
 		}
 		for _, m := range *found.FindWarning(jsii.String("*"), assertions.Match_AnyValue()) {
-			t.Errorf("warning: %s: %v", *m.Id, m.Entry.Data)
+			t.Errorf("warning: %v", m.Entry.Data)
 		}
 	}
 }
