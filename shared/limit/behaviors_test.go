@@ -518,6 +518,26 @@ func TestChangeCarriesBalancesAndUseOver(t *testing.T) {
 	}
 }
 
+// What stores may forget, as it is as good as new, reads like a key never seen after a change, too.
+func TestChangeOpensNoWindowFromFirstUse(t *testing.T) {
+	t.Parallel()
+	p := limit.Policy{Name: "p", Window: limit.FromFirstUse(time.Hour), Max: 5}
+	m := newMemory(t, p)
+	acquire(t, m, at(0), p.Key("a").Cost(5))
+	p.Max = 8
+	if err := m.DeclareAt(at(7200), 1, p); err != nil {
+		t.Fatal(err)
+	}
+	r, err := m.InspectAt(at(7260), p.Key("a"))
+	if err != nil || r.Used != 0 || !r.ResetsAt.IsZero() {
+		t.Fatalf("inspect: %+v, %v, want no open window", r, err)
+	}
+	acquire(t, m, at(7320), p.Key("a").Cost(8))
+	if r, err = m.InspectAt(at(7320), p.Key("a")); err != nil || !r.ResetsAt.Equal(at(7320+3600)) {
+		t.Fatalf("inspect: %+v, %v, want the window to end an hour after its first use", r, err)
+	}
+}
+
 func TestChangeOfKindCarriesUseOver(t *testing.T) {
 	t.Parallel()
 	kinds := []limit.Policy{

@@ -12,8 +12,8 @@ import "math/big"
 func reprice(from, to *segment, pos Num) Num {
 	before := from.lineAt(pos, to.since)
 	switch {
-	case !before.floor.less(pos): // full
-		return to.lineAt(unseen, to.since).floor
+	case !before.floor.less(pos): // full, like a key never seen: a window from first use is not open
+		return unseen
 	case from.Kind == Bucket && to.Kind == Bucket:
 		balance := convert(before.ceiling.sub(pos), to.unit, from.unit)
 		return to.withBalance(balance)
