@@ -6,6 +6,7 @@ package stack
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -55,6 +56,9 @@ type Options struct {
 	// Concurrency is how many instances of the claim function run at once.
 	// Defaults to 10.
 	Concurrency int
+	// Notices names a queue of SQS for task types whose end is to be told there; the type "*"
+	// stands for all that are not named. The queues are created.
+	Notices map[string]string
 	// RetryDelays are Lambda's waits before it tries an event again. Defaults
 	// to 1 and 2 minutes, as on AWS.
 	RetryDelays []time.Duration
@@ -111,6 +115,9 @@ func Deploy(ctx context.Context, c *cloud.Cloud, o Options) (*Stack, error) {
 		return nil, fmt.Errorf("deploy the dead-letter queue: %w", err)
 	}
 	environment := s.environment(o)
+	if err := s.addNotices(environment, o.Notices); err != nil {
+		return nil, fmt.Errorf("deploy the notices: %w", err)
+	}
 	err = c.Register(lambdaemu.Function{
 		Name:        s.Function,
 		Runtime:     o.Claim(environment),
@@ -201,6 +208,23 @@ func (s *Stack) environment(o Options) map[string]string {
 	env[worker.EnvDeadLetterARN] = s.Cloud.SQS().ARN(s.DeadLetters)
 	env[worker.EnvTable] = s.Table
 	return env
+}
+
+// addNotices creates the queues for notices, and tells the claim function of them.
+func (s *Stack) addNotices(environment, notices map[string]string) error {
+	if len(notices) == 0 {
+		return nil
+	}
+	urls := make(map[string]string, len(notices))
+	for taskType, name := range notices {
+		if _, err := s.Cloud.SQS().CreateQueue(name); err != nil {
+			return err
+		}
+		urls[taskType] = "https://sqs." + s.Cloud.Region() + ".amazonaws.com/" + s.Cloud.AccountID() + "/" + name
+	}
+	text, err := json.Marshal(urls)
+	environment[worker.EnvNotices] = string(text)
+	return err
 }
 
 // Process runs a compiled function: the path of its bootstrap file.

@@ -27,6 +27,8 @@ type Config struct {
 	Limiter Limiter
 	// Router hands over tasks of types that the mux does not know. Optional.
 	Router Router
+	// Notifier is told of tasks that have ended. Optional.
+	Notifier Notifier
 
 	// WorkerID names this instance in records. Defaults to "worker".
 	WorkerID string
@@ -314,8 +316,12 @@ func (e *Engine) change(ctx context.Context, w *work, event task.Event) error {
 	return armErr
 }
 
-// finish is the clean-up of a task that has ended: the last step of its life.
+// finish is the clean-up of a task that has ended: the last step of its life. Until the
+// submission is removed, every visit does all of it again.
 func (e *Engine) finish(ctx context.Context, w *work) error {
+	if err := e.notify(ctx, w.rec.Task); err != nil {
+		return err
+	}
 	if err := e.Store.TagPayloads(ctx, w.rec.Task); err != nil {
 		return err
 	}

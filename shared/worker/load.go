@@ -189,6 +189,8 @@ func (e *Engine) cleanUp(ctx context.Context, w *work) (task.Event, error) {
 			err = e.quarantine(ctx, sub)
 		case e.replays(sub.Task, w.rec.Task):
 			return task.Replay{InboxVersion: sub.VersionID}, nil
+		case sub.VersionID == w.rec.Task.InboxVersion: // its clean-up was cut short
+			err = e.finish(ctx, w)
 		default:
 			err = e.discard(ctx, w, sub.Task)
 		}

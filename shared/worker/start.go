@@ -89,11 +89,13 @@ func FromEnvironment(config aws.Config, mux *Mux, getenv func(string) string) (*
 	grace, graceErr := durationFrom(getenv, EnvUnhandledGrace)
 	limiter, limiterErr := limiterFrom(config, mux, getenv)
 	routes, routesErr := parseRoutes(getenv(EnvRoutes))
-	if err := errors.Join(append(missing, err, graceErr, limiterErr, routesErr)...); err != nil {
+	notifier, noticesErr := notifierFrom(config, getenv)
+	if err := errors.Join(append(missing, err, graceErr, limiterErr, routesErr, noticesErr)...); err != nil {
 		return nil, err
 	}
 	c := Config{
-		Store: store, Wakeups: armer, Mux: mux.without(routes), Limiter: limiter, Router: newRouter(config, routes), WorkerID: workerID(getenv),
+		Store: store, Wakeups: armer, Mux: mux.without(routes), Limiter: limiter, Router: newRouter(config, routes),
+		Notifier: notifier, WorkerID: workerID(getenv),
 	}
 	if rest != nil {
 		c.Rest = *rest
