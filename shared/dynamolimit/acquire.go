@@ -227,39 +227,47 @@ func tierNames(tiers []tier) []string {
 
 // Inspect implements [limit.Limiter] with one read.
 func (l *Limiter) Inspect(ctx context.Context, t limit.Tier) (limit.Reading, error) {
+	r, _, err := l.InspectParked(ctx, t)
+	return r, err
+}
+
+// InspectParked is [Limiter.Inspect] that also says how many tasks are parked on the key:
+// those that wait for their turn under any policy of the group, since they stand in one
+// line. It takes the same read.
+func (l *Limiter) InspectParked(ctx context.Context, t limit.Tier) (r limit.Reading, parked int64, err error) {
 	ctx, cancel := l.patient.limit(ctx)
 	defer cancel()
 	resolved, err := l.resolve(ctx, []limit.Tier{t})
 	if err != nil {
-		return limit.Reading{}, err
+		return limit.Reading{}, 0, err
 	}
 	for try := 0; ; try++ {
 		at := l.clock.now()
 		items, err := l.read(ctx, placesOf(resolved))
 		if err != nil {
-			return limit.Reading{}, err
+			return limit.Reading{}, 0, err
 		}
 		s, err := items[0].state(t.Policy.Name)
 		if err != nil {
-			return limit.Reading{}, err
+			return limit.Reading{}, 0, err
 		}
-		r, stale := resolved[0].meter.Inspect(s, resolved[0].Units, at)
-		if !stale {
+		if r, stale := resolved[0].meter.Inspect(s, resolved[0].Units, at); !stale {
 			r.Key = t.Key
 			if r.Blocked != nil {
 				r.Blocked.Key = t.Key
 			}
-			return r, nil
+			waiting, err := items[0].whole(waitingAttribute)
+			return r, max(waiting, 0), err
 		}
 		if try == mostRenewals {
-			return limit.Reading{}, errors.Join(limit.ErrStoreBusy, fmt.Errorf("inspecting a key of %s: its policy changes all the time", t.Policy.Name))
+			return limit.Reading{}, 0, errors.Join(limit.ErrStoreBusy, fmt.Errorf("inspecting a key of %s: its policy changes all the time", t.Policy.Name))
 		}
 		c, err := l.refresh(ctx, l.registry.copied.Load())
 		if err != nil {
-			return limit.Reading{}, err
+			return limit.Reading{}, 0, err
 		}
 		if err := renewTiers(resolved, c); err != nil {
-			return limit.Reading{}, err
+			return limit.Reading{}, 0, err
 		}
 	}
 }

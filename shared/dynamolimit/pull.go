@@ -22,6 +22,13 @@ type Round struct {
 	Pulled    int // that were asked to wake up earlier
 	Forgotten int // entries of tasks that did not come when woken twice
 
+	// Parked is Waiting by the group of policies. A group whose last task has left is in
+	// it with 0 for some rounds.
+	Parked map[string]int
+	// Counted tells that Waiting and Parked are known, of every group and key.
+	Counted bool
+	counted int // groups and keys of which it is known
+
 	mu sync.Mutex
 }
 
@@ -29,6 +36,13 @@ func (r *Round) count(n *int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	*n++
+}
+
+// parked notes how many tasks are parked on a key of a group.
+func (r *Round) parked(group string, n int64) {
+	r.Waiting += int(max(n, 0))
+	r.Parked[group] += int(max(n, 0))
+	r.counted++
 }
 
 const (
@@ -55,20 +69,25 @@ const (
 func (l *Limiter) PullForward(ctx context.Context, p limit.Patience, arm func(ctx context.Context, task string, at time.Time) error) (*Round, error) {
 	ctx, cancel := l.patient.limit(ctx)
 	defer cancel()
-	round := &Round{}
+	round := &Round{Parked: map[string]int{}}
+	listed := true
 	var errs []error
 	for c, err := range l.crowds(ctx) {
 		if err == nil {
 			round.Crowds++
 			err = l.lookAfter(ctx, c, p, arm, round)
+		} else {
+			listed = false
 		}
 		if err != nil {
 			errs = append(errs, err)
 		}
 		if ctx.Err() != nil {
+			listed = false
 			break
 		}
 	}
+	round.Counted = listed && round.counted == round.Crowds
 	return round, errors.Join(errs...)
 }
 
@@ -86,7 +105,6 @@ func (l *Limiter) lookAfter(ctx context.Context, c listedCrowd, p limit.Patience
 	if err != nil {
 		return err
 	}
-	round.Waiting += int(max(i.Waiting, 0))
 	var seen []sleeper
 	var failure error
 	entries := func(yield func(limit.Sleeper) bool) {
@@ -102,10 +120,16 @@ func (l *Limiter) lookAfter(ctx context.Context, c listedCrowd, p limit.Patience
 	}
 	now := l.clock.now()
 	pulls := limit.PullForward(i, entries, p, slack, now)
+	empty := failure == nil && len(seen) == 0
+	if empty { // whoever is still counted has died, or is just about to go to sleep
+		round.parked(c.place.group, 0)
+	} else {
+		round.parked(c.place.group, i.Waiting)
+	}
 	switch {
 	case failure != nil:
 		return failure
-	case len(seen) == 0:
+	case empty:
 		return l.calm(ctx, c, i, tiers, now)
 	}
 	errs := make([]error, len(pulls))

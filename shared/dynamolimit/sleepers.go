@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"iter"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -204,26 +206,41 @@ type Crowd struct {
 
 // Crowds returns the policy groups and keys on which tasks are parked, in no order.
 func (l *Limiter) Crowds(ctx context.Context) ([]Crowd, error) {
+	crowds, _, err := l.FirstCrowds(ctx, math.MaxInt)
+	return crowds, err
+}
+
+// FirstCrowds is Crowds that looks at so many groups and keys at most, with two requests
+// per hundred, and reports whether there are more.
+func (l *Limiter) FirstCrowds(ctx context.Context, most int) (crowds []Crowd, more bool, err error) {
 	ctx, cancel := l.patient.limit(ctx)
 	defer cancel()
-	var crowds []Crowd
+	var places []place
 	for listed, err := range l.crowds(ctx) {
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
-		items, err := l.read(ctx, []place{listed.place})
+		if more = len(places) == most; more {
+			break
+		}
+		places = append(places, listed.place)
+	}
+	for page := range slices.Chunk(places, pageSize) {
+		items, err := l.read(ctx, page)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
-		waiting, err := items[0].whole(waitingAttribute)
-		if err != nil {
-			return nil, err
-		}
-		if waiting > 0 {
-			crowds = append(crowds, Crowd{listed.place.group, listed.place.key, waiting})
+		for n, i := range items {
+			waiting, err := i.whole(waitingAttribute)
+			if err != nil {
+				return nil, false, err
+			}
+			if waiting > 0 {
+				crowds = append(crowds, Crowd{page[n].group, page[n].key, waiting})
+			}
 		}
 	}
-	return crowds, nil
+	return crowds, more, nil
 }
 
 // listedCrowd is an item of the list of crowds.

@@ -77,6 +77,11 @@ type Report struct {
 	Resets    []string `json:"resets"`    // policies that this run has reset
 	Waiting   int      `json:"waiting"`   // tasks parked under places
 	Pulled    int      `json:"pulled"`    // of them woken earlier by this run
+
+	// Parked is Waiting by policy, nil if that is not known. A policy on which no task is
+	// parked any more is in it with 0 for some runs. Policies of a group have the same
+	// number.
+	Parked map[string]int `json:"parked,omitzero"`
 }
 
 // Handle is the function: one run. A policy that can't be reset does not stop the
@@ -103,8 +108,9 @@ func (r *Resetter) Handle(ctx context.Context) (Report, error) {
 	round, pullErr := r.pullForward(ctx)
 	if round != nil {
 		report.Waiting, report.Pulled = round.Waiting, round.Pulled
+		report.Parked = parkedOn(entries, round)
 	}
 	err = errors.Join(resetErr, err, pullErr)
-	r.emit(ctx, now, report, err)
+	r.emit(ctx, now, report, round, err)
 	return report, err
 }

@@ -1,6 +1,7 @@
 package reset
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -37,6 +38,20 @@ func (r *Resetter) pullForward(ctx context.Context) (*dynamolimit.Round, error) 
 		err = fmt.Errorf("wake parked tasks earlier: %w", err)
 	}
 	return round, err
+}
+
+// parkedOn returns how many tasks are parked on each policy, nil if that is not known.
+func parkedOn(entries []limit.Entry, round *dynamolimit.Round) map[string]int {
+	if !round.Counted {
+		return nil
+	}
+	parked := map[string]int{}
+	for _, e := range entries {
+		if n, listed := round.Parked[cmp.Or(e.Policy.Group, e.Policy.Name)]; listed {
+			parked[e.Policy.Name] = n
+		}
+	}
+	return parked
 }
 
 // wakeupsFrom makes what arms wake-ups from the environment, nil where it names none:
