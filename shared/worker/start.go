@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"runtime/debug"
@@ -87,7 +88,8 @@ func FromEnvironment(config aws.Config, mux *Mux, getenv func(string) string) (*
 		*rest = NoRest
 	}
 	grace, graceErr := durationFrom(getenv, EnvUnhandledGrace)
-	limiter, limiterErr := limiterFrom(config, mux, getenv)
+	log := slog.New(slog.NewJSONHandler(os.Stdout, nil))
+	limiter, limiterErr := limiterFrom(config, mux, getenv, log)
 	routes, routesErr := parseRoutes(getenv(EnvRoutes))
 	notifier, noticesErr := notifierFrom(config, getenv)
 	if err := errors.Join(append(missing, err, graceErr, limiterErr, routesErr, noticesErr)...); err != nil {
@@ -95,7 +97,7 @@ func FromEnvironment(config aws.Config, mux *Mux, getenv func(string) string) (*
 	}
 	c := Config{
 		Store: store, Wakeups: armer, Mux: mux.without(routes), Limiter: limiter, Router: newRouter(config, routes),
-		Notifier: notifier, WorkerID: workerID(getenv),
+		Notifier: notifier, WorkerID: workerID(getenv), Log: log,
 	}
 	if rest != nil {
 		c.Rest = *rest
@@ -109,7 +111,7 @@ func FromEnvironment(config aws.Config, mux *Mux, getenv func(string) string) (*
 // limiterFrom makes the limiter of the table that the deployment names, with
 // the policies of the handlers declared. It is nil without a table, which is an
 // error only if a handler has limits.
-func limiterFrom(config aws.Config, mux *Mux, getenv func(string) string) (Limiter, error) {
+func limiterFrom(config aws.Config, mux *Mux, getenv func(string) string, log *slog.Logger) (Limiter, error) {
 	policies, err := mux.Policies()
 	if err != nil {
 		return nil, err
@@ -129,7 +131,7 @@ func limiterFrom(config aws.Config, mux *Mux, getenv func(string) string) (Limit
 		return nil, err
 	}
 	limiter, err := dynamolimit.FromEnvironment(config, getenv,
-		dynamolimit.WithPolicies(release, policies...), dynamolimit.WithConcurrency(concurrency))
+		dynamolimit.WithPolicies(release, policies...), dynamolimit.WithConcurrency(concurrency), dynamolimit.WithLog(log))
 	if err != nil {
 		return nil, err
 	}
