@@ -145,6 +145,11 @@ lint-template: synth $(CFN_LINT_HOME)/installed ## Check the CloudFormation temp
 	@$(CFN_LINT) --regions us-east-1 eu-west-1 --template cdk.out/Sluice.template.json
 	@echo "cfn-lint: no findings"
 
+.PHONY: iam
+iam: ## Print what each function may do: the IAM statements of its role, as the test of the construct compares them
+	@JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=1 go test ./infra/sluice -count=1 -v -run '^TestEachRoleHasExactlyTheRightsListedHere$$' | \
+		sed -n -e '/^=== \|^--- PASS\|^PASS$$\|^ok /d' -e 's/^    permissions_test.go:[0-9]*: \(.*\)/\1:/' -e 's/^        //' -e p
+
 .PHONY: sam-validate
 sam-validate: synth $(SAM_HOME)/installed ## Check the template with SAM and cfn-lint (installs SAM on first use, 340 MB)
 	@$(SAM) validate

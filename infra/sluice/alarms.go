@@ -142,12 +142,12 @@ func (q *Queue) limiterAlarms(props Props) []alarm {
 			description: "The limiter gave no answer, so that limited tasks do not run. The logs of the claim and the limiter " +
 				"functions tell whether DynamoDB cannot be reached, is busy, or denies access.",
 			metric: awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
-				Expression: jsii.String("FILL(claims, 0) + FILL(limiter, 0)"),
+				Expression: jsii.String("FILL(unanswered, 0) + FILL(failed, 0)"),
 				Label:      jsii.String("Requests without an answer"),
 				Period:     seconds(fiveMinutes),
 				UsingMetrics: &map[string]awscloudwatch.IMetric{
-					"claims":  q.limiterErrorsOf(props),
-					"limiter": q.Limiter.MetricErrors(metricOptions("Sum", fiveMinutes)),
+					"unanswered": q.limiterErrorsOf(props),
+					"failed":     q.Limiter.MetricErrors(metricOptions("Sum", fiveMinutes)),
 				},
 			}),
 			above: 0, periods: 2, of: 3,
@@ -170,14 +170,14 @@ func (q *Queue) limiterAlarms(props Props) []alarm {
 	}
 }
 
-// limiterErrorsOf makes a metric of the log lines that say so: the embedded metric is there once per task
-// type, and an alarm has to name its dimensions.
+// limiterErrorsOf makes a metric of the log lines of the claim functions and of the limiter function that
+// say so: the embedded metric is there once per task type or code, and an alarm has to name its dimensions.
 func (q *Queue) limiterErrorsOf(props Props) awscloudwatch.IMetric {
 	const name = "LimiterErrors"
 	namespace := metricsNamespace + "/" + props.Name
-	for _, id := range slices.Sorted(maps.Keys(q.claimLogs)) {
+	for _, id := range slices.Sorted(maps.Keys(q.limitedLogs)) {
 		awslogs.NewMetricFilter(q, jsii.String(id+"LimiterErrors"), &awslogs.MetricFilterProps{
-			LogGroup:        q.claimLogs[id],
+			LogGroup:        q.limitedLogs[id],
 			FilterPattern:   awslogs.FilterPattern_Literal(jsii.String("{ $." + name + " = * }")),
 			MetricNamespace: &namespace,
 			MetricName:      jsii.String(name),

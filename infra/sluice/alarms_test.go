@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/sluice-dev/sluice/infra/sluice"
+	"github.com/sluice-dev/sluice/shared/lambdalimit"
 	"github.com/sluice-dev/sluice/shared/reset"
 	"github.com/sluice-dev/sluice/shared/sweep"
 	"github.com/sluice-dev/sluice/shared/worker"
@@ -23,7 +24,7 @@ func TestAlarmsGoOffWhen(t *testing.T) {
 		"sluice-unreadable-tasks": "SweepUnreadable > 0 in 2 of 2 times 900 s",
 		"sluice-claim-errors":     "{f0} > 0 in 3 of 3 times 300 s; f0 = Errors",
 		"sluice-throttles":        sum + " > 0 in 3 of 3 times 300 s; f0 = Throttles; f1 = Throttles; f2 = Throttles; f3 = Throttles",
-		"sluice-limiter-errors":   "{claims} + {limiter} > 0 in 2 of 3 times 300 s; claims = LimiterErrors; limiter = Errors",
+		"sluice-limiter-errors":   "{unanswered} + {failed} > 0 in 2 of 3 times 300 s; failed = Errors; unanswered = LimiterErrors",
 		"sluice-table-throttles":  "{reads} + {writes} > 0 in 3 of 3 times 300 s; reads = ReadThrottleEvents; writes = WriteThrottleEvents",
 		"sluice-sweep":            "{runs} - {errors} < 1 in 6 of 6 times 300 s; errors = Errors; runs = Invocations",
 		"sluice-reset":            "{runs} - {errors} < 1 in 3 of 3 times 300 s; errors = Errors; runs = Invocations",
@@ -103,8 +104,31 @@ func TestEachClaimFunctionHasACostAlarm(t *testing.T) {
 			t.Errorf("%s: %s", id, got)
 		}
 	}
-	if filters := several().ofType("AWS::Logs::MetricFilter"); len(filters) != 3 {
-		t.Errorf("%d filters find the limiter's errors in the logs, want one per claim function", len(filters))
+}
+
+// The limiter's errors are there by task type, from claim functions, and by code, from the limiter function.
+// The alarm sees them all.
+func TestTheLimitersErrorsAreFoundInTheLogsOfEveryFunctionThatWritesThem(t *testing.T) {
+	t.Parallel()
+	if worker.MetricLimiterErrors != lambdalimit.MetricErrors {
+		t.Errorf("two names: %s and %s", worker.MetricLimiterErrors, lambdalimit.MetricErrors)
+	}
+	var logs []string
+	for _, filter := range several().ofType("AWS::Logs::MetricFilter") {
+		logs = append(logs, shortID(strings.Trim(text(filter.at(t, "LogGroupName")), "{}")))
+		made, _ := filter.at(t, "MetricTransformations", 0).(map[string]any)
+		if pattern := text(filter.at(t, "FilterPattern")); pattern != "{ $.LimiterErrors = * }" ||
+			made["MetricNamespace"] != "Sluice/several" || made["MetricName"] != "LimiterErrors" || made["MetricValue"] != "$.LimiterErrors" {
+			t.Errorf("%s: %s makes %v", filter.id, pattern, made)
+		}
+	}
+	slices.Sort(logs)
+	if want := []string{"ClaimLogs", "ClaimmailLogs", "ClaimrenderLogs", "LimiterLogs"}; !slices.Equal(logs, want) {
+		t.Errorf("found in %v, want %v", logs, want)
+	}
+	body := text(stock().only(t, "AWS::CloudWatch::Dashboard", "Dashboard").at(t, "DashboardBody"))
+	if !strings.Contains(body, "{Sluice,Code} MetricName=") {
+		t.Error("the dashboard does not show the limiter's errors by code")
 	}
 }
 
@@ -126,7 +150,7 @@ func TestEveryMetricThatIsLookedAtIsWritten(t *testing.T) {
 		worker.MetricDeferred, worker.MetricUnhandled, worker.MetricExpired, worker.MetricHandlerTime, worker.MetricWakeLateness,
 		worker.MetricThrottles, worker.MetricLimiterErrors, worker.MetricLimiterDenied, worker.MetricQuarantined,
 		sweep.MetricRedriven, sweep.MetricUnreadable, sweep.MetricOldestOverdue,
-		reset.MetricPolicies, reset.MetricOverrides, reset.MetricResets,
+		reset.MetricPolicies, reset.MetricOverrides, reset.MetricResets, reset.MetricParked, reset.MetricPulled,
 	}
 	body := text(stock().only(t, "AWS::CloudWatch::Dashboard", "Dashboard").at(t, "DashboardBody"))
 	var looked []string

@@ -127,6 +127,12 @@ func lifecycle(props Props) *[]*awss3.LifecycleRule {
 			NoncurrentVersionExpiration: days(day),
 		},
 		{
+			// How far the sweep came is written over by each of its runs.
+			Id:                          jsii.String("old-versions-of-the-sweep"),
+			Prefix:                      jsii.String(sweepPrefix),
+			NoncurrentVersionExpiration: days(day),
+		},
+		{
 			Id:                                  jsii.String("unfinished-uploads"),
 			AbortIncompleteMultipartUploadAfter: days(day),
 		},

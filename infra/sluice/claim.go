@@ -54,6 +54,14 @@ func (q *Queue) addClaim(props Props, schedulerRole awsiam.Role, c claimFunction
 		q.armWakeUps(schedulerRole),
 		[]awsiam.PolicyStatement{q.limitRates(), q.leavePlaces(), q.setAsideDeadLetters()},
 	)
+	if c.props.ReservedConcurrency > 0 {
+		// So that tasks which wait in it for their turn leave most of it to others.
+		environment[envConcurrency] = strconv.Itoa(c.props.ReservedConcurrency)
+	}
+	if len(props.Notices) > 0 {
+		environment[envNotices] = noticeURLs(props.Notices)
+		rights = append(rights, sendNotices(props.Notices)...)
+	}
 	if len(props.Claims) > 0 {
 		environment[envRoutes] = q.routes(props, c.arn)
 		others := slices.DeleteFunc(q.names.everyClaimArn(), func(arn string) bool { return arn == c.arn })
@@ -65,6 +73,7 @@ func (q *Queue) addClaim(props Props, schedulerRole awsiam.Role, c claimFunction
 		// A handler may submit its successor for ever. Each hop writes one object, so Lambda would take the
 		// chain for a runaway loop and stop it after 16 tasks.
 		chains: true,
+		limits: true,
 	})
 
 	// The construct of its own, not the function's OnFailure: that one also grants reading the queue.

@@ -57,10 +57,18 @@ func (q *Queue) addDashboard(props Props) {
 				q.Table.MetricConsumedWriteCapacityUnits(metricOptions("Sum", fiveMinutes)),
 				q.Table.MetricConsumedReadCapacityUnits(metricOptions("Sum", fiveMinutes)),
 			}},
-			{"Limiter: no answer, access denied", searches("TaskType", "Sum", "LimiterErrors", "LimiterAccessDenied")},
+			{"Limiter: no answer, access denied; of the function, by code", append(
+				searches("TaskType", "Sum", "LimiterErrors", "LimiterAccessDenied"), searches("Code", "Sum", "LimiterErrors")...,
+			)},
 			{"Policies and overrides", []awscloudwatch.IMetric{
 				ownMetric("LimitPolicies", "Maximum", fiveMinutes, q.Reset), ownMetric("LimitOverrides", "Maximum", fiveMinutes, q.Reset),
 				ownMetric("LimitResets", "Sum", fiveMinutes, q.Reset),
+			}},
+		},
+		{
+			{"Parked until their turn, by policy", searches("Policy", "Maximum", "TasksParked")},
+			{"Parked in all, and woken earlier than they asked for", []awscloudwatch.IMetric{
+				ownMetric("TasksParked", "Maximum", fiveMinutes, q.Reset), ownMetric("TasksPulled", "Sum", fiveMinutes, q.Reset),
 			}},
 		},
 	} {

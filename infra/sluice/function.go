@@ -21,6 +21,8 @@ type function struct {
 	rights      []awsiam.PolicyStatement
 	// chains says that the function may start itself again and again, by way of S3 and Lambda.
 	chains bool
+	// limits says that the function asks the limiter's table, and logs it when there is no answer.
+	limits bool
 }
 
 // addFunction adds a function with a role and a log group of its own.
@@ -29,8 +31,8 @@ func (q *Queue) addFunction(props Props, f function) awslambda.Function {
 		Retention:     props.LogRetention,
 		RemovalPolicy: props.removalPolicy(),
 	})
-	if f.chains {
-		q.claimLogs[f.id] = logs
+	if f.limits {
+		q.limitedLogs[f.id] = logs
 	}
 	var reserved *float64
 	if f.props.ReservedConcurrency > 0 {
@@ -93,9 +95,11 @@ const (
 	envClaimARN        = "SLUICE_CLAIM_FUNCTION_ARN"
 	envDeadLetterARN   = "SLUICE_DEAD_LETTER_ARN"
 	envRoutes          = "SLUICE_ROUTES"
+	envNotices         = "SLUICE_NOTICES"
+	envConcurrency     = "SLUICE_CONCURRENCY"
 )
 
 // queueVariables cannot be set by props.
 var queueVariables = []string{
-	envBucket, envTable, envRelease, envScheduleGroup, envScheduleRoleARN, envClaimARN, envDeadLetterARN, envRoutes,
+	envBucket, envTable, envRelease, envScheduleGroup, envScheduleRoleARN, envClaimARN, envDeadLetterARN, envRoutes, envNotices,
 }

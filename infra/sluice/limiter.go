@@ -12,5 +12,6 @@ func (q *Queue) addLimiter(props Props) {
 		props:       props.Limiter,
 		environment: map[string]string{envTable: q.names.table},
 		rights:      []awsiam.PolicyStatement{q.limitRates()},
+		limits:      true,
 	})
 }

@@ -2,6 +2,7 @@ package sluice_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -69,9 +70,9 @@ var rights = map[string][]string{
 func TestEachRoleHasExactlyTheRightsListedHere(t *testing.T) {
 	t.Parallel()
 	got := rolePolicies(t, stock())
-	for role, want := range rights {
-		slices.Sort(want)
-		t.Logf("%s:\n  %s", role, strings.Join(got[role], "\n  "))
+	for _, role := range slices.Sorted(maps.Keys(rights)) {
+		want := slices.Sorted(slices.Values(rights[role]))
+		t.Log(readable(role, got[role])) // make iam prints it
 		if !slices.Equal(got[role], want) {
 			t.Errorf("%s: want\n  %s", role, strings.Join(want, "\n  "))
 		}
@@ -159,6 +160,26 @@ func TestEverySourceArnComesWithASourceAccount(t *testing.T) {
 			t.Errorf("%s names a source ARN without a source account, or the reverse: %s", r.id, line)
 		}
 	}
+}
+
+// readable writes the rights of a role for people, one statement on a line of its own with each of its resources
+// below it.
+func readable(role string, statements []string) string {
+	var b strings.Builder
+	b.WriteString(role)
+	for _, statement := range statements {
+		actions, resources, _ := strings.Cut(statement, " on ")
+		resources, condition, conditional := strings.Cut(resources, " if ")
+		b.WriteString("\n  " + actions)
+		for resource := range strings.FieldsSeq(resources) {
+			b.WriteString("\n    on " + resource)
+		}
+		if conditional {
+			b.WriteString("\n    if " + condition)
+		}
+	}
+
+	return b.String()
 }
 
 // rolePolicies writes each role's statements as "actions on resources if conditions", sorted.

@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/constructs-go/constructs/v10"
 )
 
@@ -85,6 +86,13 @@ type Props struct {
 	// submission and hands tasks of these types over.
 	Claims []ClaimProps
 
+	// Notices names the queue of SQS that is told when a task of a type has ended, in whatever way; the type
+	// "*" stands for all that are not named. A notice says which task has ended and how, not what is in it,
+	// and may come more than once. The queue is of this Region and lets this account send to it.
+	//
+	// Defaults to none: nothing is sent, and costs nothing.
+	Notices map[string]awssqs.IQueue
+
 	// Limiter configures the function that answers handlers in other languages.
 	Limiter FunctionProps
 
@@ -138,7 +146,8 @@ type FunctionProps struct {
 
 	// ReservedConcurrency caps how many invocations run at once, and reserves as many for this function.
 	// Above the cap Lambda queues and retries for up to the 15 minutes an event may wait here; an
-	// invocation of the limiter is refused, and its client tries again.
+	// invocation of the limiter is refused, and its client tries again. A claim function is told of it, so
+	// that tasks which wait in it for their turn under a limit leave most of it to others.
 	//
 	// Defaults to 0, which means unreserved.
 	ReservedConcurrency int
@@ -244,7 +253,7 @@ func (p Props) withDefaults(scope constructs.Construct) (Props, error) {
 		p.Release = currentRelease(time.Now())
 	}
 
-	if err := p.validate(); err != nil {
+	if err := p.validate(scope); err != nil {
 		return Props{}, err
 	}
 
@@ -289,7 +298,7 @@ func (p *Props) functions() []configured {
 	return all
 }
 
-func (p *Props) validate() error {
+func (p *Props) validate(scope constructs.Construct) error {
 	var errs []error
 	refuse := func(field, format string, arguments ...any) {
 		errs = append(errs, fmt.Errorf("the prop "+field+" is "+format, arguments...))
@@ -319,6 +328,7 @@ func (p *Props) validate() error {
 		f.props.validate(func(field, format string, arguments ...any) { refuse(f.field+"."+field, format, arguments...) })
 	}
 	p.validateClaims(refuse)
+	p.validateNotices(scope, refuse)
 
 	return errors.Join(errs...)
 }
@@ -365,6 +375,9 @@ func (f *FunctionProps) validate(refuse func(field, format string, arguments ...
 		if slices.Contains(queueVariables, name) {
 			refuse("Environment", "set for %s: the queue itself sets that one", name)
 		}
+	}
+	if _, set := f.Environment[envConcurrency]; set && f.ReservedConcurrency > 0 {
+		refuse("Environment", "set for %s: ReservedConcurrency sets that one", envConcurrency)
 	}
 	if f.VPC != nil && f.VPC.VPC == nil {
 		refuse("VPC", "without a VPC: want the network that the function is to run in")

@@ -55,8 +55,9 @@ type Queue struct {
 	// Nothing in it is a lost task (the record is in the bucket), but somebody should look.
 	DeadLetters awssqs.Queue
 
-	names     names
-	claimLogs map[string]awslogs.LogGroup // by the ids of the claim functions
+	names names
+	// limitedLogs are those of the functions that ask the limiter's table about tiers, by the functions' ids.
+	limitedLogs map[string]awslogs.LogGroup
 }
 
 // New adds a queue to a stack. It panics, as CDK constructs do, when a prop is not usable; the message
@@ -70,7 +71,7 @@ func New(scope constructs.Construct, id string, props *Props) *Queue {
 		panic(fmt.Errorf("sluice.New(%q): %w", id, err))
 	}
 
-	queue := &Queue{names: newNames(scope, effective), claimLogs: make(map[string]awslogs.LogGroup)}
+	queue := &Queue{names: newNames(scope, effective), limitedLogs: make(map[string]awslogs.LogGroup)}
 	constructs.NewConstruct_Override(queue, scope, &id)
 	queue.addDeadLetters(effective)
 	role := queue.addScheduler()

@@ -87,6 +87,7 @@ func grantHandlers(stack awscdk.Stack, queue *Queue) {
 //	hourlyCost     Props.Alarms.HourlyCost
 //	dashboard      true or false: Props.NoDashboard is the opposite
 //	hosts          the hosts that http.request tasks may call, separated by commas
+//	notices        Props.Notices: TYPE=ARN, separated by commas
 //
 // The error names the key whose value is of no use.
 func (p Props) FromContext(scope constructs.Construct) (Props, error) {
@@ -101,6 +102,13 @@ func (p Props) FromContext(scope constructs.Construct) (Props, error) {
 	}
 	if arn, ok := contextString(scope, "alarmTopic"); ok {
 		p.Alarms.Topic = awssns.Topic_FromTopicArn(scope, jsii.String("AlarmTopic"), &arn)
+	}
+	if value, ok := contextString(scope, "notices"); ok {
+		queues, err := noticesFromContext(scope, value)
+		if err != nil {
+			return p, fmt.Errorf("context notices=%s: %w", value, err)
+		}
+		p.Notices = queues
 	}
 
 	return p, nil

@@ -9,7 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
+
 	"github.com/sluice-dev/sluice/infra/sluice"
+	"github.com/sluice-dev/sluice/shared/worker"
 )
 
 func TestThereIsNoCustomResource(t *testing.T) {
@@ -117,6 +120,7 @@ func TestLifecycleRulesRemoveFinishedTasksAndNothingThatIsAlive(t *testing.T) {
 			"map[Id:old-versions-of-payloads NoncurrentVersionExpiration:map[NoncurrentDays:1] Prefix:payloads/]",
 			fmt.Sprintf("map[Id:old-versions-of-submissions NoncurrentVersionExpiration:map[NoncurrentDays:%d] Prefix:inbox/]", c.retention),
 			fmt.Sprintf("map[ExpirationInDays:%d Id:quarantine NoncurrentVersionExpiration:map[NoncurrentDays:1] Prefix:quarantine/]", c.quarantine),
+			"map[Id:old-versions-of-the-sweep NoncurrentVersionExpiration:map[NoncurrentDays:1] Prefix:sweep/]",
 			"map[AbortIncompleteMultipartUpload:map[DaysAfterInitiation:1] Id:unfinished-uploads]",
 			"map[ExpiredObjectDeleteMarker:true Id:bare-delete-markers]",
 		}
@@ -206,6 +210,7 @@ func TestPropsConfigureTheClaimFunction(t *testing.T) {
 	for name, want := range map[string]string{
 		"SLUICE_BUCKET": "orders-of-example-com", "SLUICE_SCHEDULE_GROUP": "orders", "SLUICE_REST": "0", "VENDOR": "example.com",
 		"SLUICE_HTTP_HOSTS": "api.example.com", "SLUICE_TABLE": "orders-limits", "SLUICE_RELEASE": "1800000000",
+		worker.EnvConcurrency: "20", // what it reserves
 	} {
 		if got := text(claim.at(t, "Environment", "Variables", name)); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)
@@ -367,7 +372,7 @@ func TestUnusablePropsAreRefusedAllAtOnceByName(t *testing.T) {
 		message := fmt.Sprint(recover())
 		for _, want := range []string{
 			"Name", "BucketName", "Retention", "QuarantineRetention", "Claim.MemoryMiB", "Claim.Timeout",
-			"Claim.ReservedConcurrency", "SLUICE_BUCKET",
+			"Claim.ReservedConcurrency", "SLUICE_BUCKET", "SLUICE_NOTICES", "SLUICE_CONCURRENCY", `Notices["job"]`,
 			"Alarms.StuckAfter", "Alarms.HourlyCost",
 			"Release", "Limiter.MemoryMiB", "Reset.Timeout", "Sweep.ReservedConcurrency", "SLUICE_TABLE",
 		} {
@@ -387,9 +392,13 @@ func TestUnusablePropsAreRefusedAllAtOnceByName(t *testing.T) {
 		},
 		Release: -1,
 		Alarms:  sluice.AlarmProps{StuckAfter: time.Millisecond, HourlyCost: -1},
-		Limiter: sluice.FunctionProps{MemoryMiB: 20_000, Environment: map[string]string{"SLUICE_TABLE": "another"}},
+		Limiter: sluice.FunctionProps{MemoryMiB: 20_000, Environment: map[string]string{"SLUICE_TABLE": "another", "SLUICE_NOTICES": "{}"}},
 		Reset:   sluice.FunctionProps{Timeout: 1500 * time.Millisecond},
 		Sweep:   sluice.FunctionProps{ReservedConcurrency: -1},
+		Claims: []sluice.ClaimProps{{Name: "mail", Types: []string{"send_mail"}, FunctionProps: sluice.FunctionProps{
+			ReservedConcurrency: 5, Environment: map[string]string{"SLUICE_CONCURRENCY": "6"},
+		}}},
+		Notices: map[string]awssqs.IQueue{"job": nil},
 	})
 	t.Error("accepted")
 }
@@ -398,7 +407,7 @@ func TestUnusableContextIsRefusedByName(t *testing.T) {
 	t.Parallel()
 	for key, value := range map[string]string{
 		"retentionDays": "soon", "concurrency": "-1", "ephemeral": "maybe", "architecture": "mips", "release": "v2",
-		"alarms": "few", "hourlyCost": "free", "dashboard": "big",
+		"alarms": "few", "hourlyCost": "free", "dashboard": "big", "notices": "send_mail=ends",
 	} {
 		func() {
 			defer func() {

@@ -43,6 +43,7 @@ func lifecycle() *types.BucketLifecycleConfiguration {
 		expireOld("old-versions-of-payloads", "payloads/", oneDay, nil),
 		expireOld("old-versions-of-submissions", s3store.InboxPrefix, retention, nil),
 		quarantine,
+		expireOld("old-versions-of-the-sweep", "sweep/", oneDay, nil),
 		{
 			ID: aws.String("unfinished-uploads"), Status: types.ExpirationStatusEnabled, Filter: &types.LifecycleRuleFilter{Prefix: aws.String("")},
 			AbortIncompleteMultipartUpload: &types.AbortIncompleteMultipartUpload{DaysAfterInitiation: aws.Int32(oneDay)},
