@@ -147,7 +147,7 @@ lint-template: synth $(CFN_LINT_HOME)/installed ## Check the CloudFormation temp
 
 .PHONY: iam
 iam: ## Print what each function may do: the IAM statements of its role, as the test of the construct compares them
-	@JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=1 go test ./infra/sluice -count=1 -v -run '^TestEachRoleHasExactlyTheRightsListedHere$$' | \
+	@go test ./infra/sluice -count=1 -v -run '^TestEachRoleHasExactlyTheRightsListedHere$$' | \
 		sed -n -e '/^=== \|^--- PASS\|^PASS$$\|^ok /d' -e 's/^    permissions_test.go:[0-9]*: \(.*\)/\1:/' -e 's/^        //' -e p
 
 .PHONY: sam-validate

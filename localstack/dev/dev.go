@@ -36,6 +36,9 @@ type Options struct {
 	Functions map[string]string
 	// Environment is added to that of the claim function.
 	Environment map[string]string
+	// Notices names a queue of SQS by task type that is told when a task of the type has ended; the
+	// type "*" stands for all others. The queues are made.
+	Notices map[string]string
 	// Data is a folder to keep the cloud's data in: objects with their versions,
 	// schedules, items and messages. It is made if need be. Defaults to none: everything is
 	// gone at the end.
@@ -132,7 +135,7 @@ func (i *Instance) deploy(ctx context.Context, o Options) error {
 		return err
 	}
 	deployment := stack.Options{
-		Claim: stack.Process(bootstrap), Environment: o.Environment, Timeout: o.Timeout,
+		Claim: stack.Process(bootstrap), Environment: o.Environment, Timeout: o.Timeout, Notices: o.Notices,
 		Limiter: ifBuilt("limiter"), Reset: ifBuilt("reset"), Sweep: ifBuilt("sweep"),
 	}
 	if o.RetryDelay > 0 {

@@ -45,6 +45,7 @@ type devFlags struct {
 	hosts     string
 	functions map[string]string
 	env       map[string]string
+	notices   map[string]string
 	data      textFlag
 	late      durationFlag
 	timeout   durationFlag
@@ -72,6 +73,7 @@ func (a *app) newDevCommand() *cobra.Command {
 	flags.StringVar(&f.hosts, "hosts", "*", "the `hosts` that http.request tasks may call, separated by commas")
 	flags.StringToStringVar(&f.functions, "function", nil, "a further Lambda function for lambda.invoke tasks, `NAME=PATH`: compiled, a folder with Go source, or file.py:function")
 	flags.StringToStringVar(&f.env, "env", nil, "a variable `NAME=VALUE` of the claim function")
+	flags.StringToStringVar(&f.notices, "notices", nil, "tell a queue of SQS when tasks of a type have ended, `TYPE=QUEUE`, * for all other types")
 	flags.Var(&f.timeout, "timeout", "the longest an invocation of the claim function may take, by `duration`, at most 15m (default 15m)")
 	flags.Var(&f.retry, "retry-delay", "wait this `duration` before an invocation that died is tried again (default 1m, then 2m)")
 	flags.Var(&f.data, "data", "keep the data in this `folder`, for the next start (default in memory only)")
@@ -90,6 +92,7 @@ func (a *app) dev(ctx context.Context, f *devFlags) error {
 		Claim:       f.claim,
 		Functions:   f.functions,
 		Environment: environment,
+		Notices:     f.notices,
 		Data:        f.data.value,
 		Delivery:    cloud.Delivery{Duplicate: f.duplicate.value, Drop: f.drop.value, Reorder: f.reorder.value},
 		Out:         a.out.file,
