@@ -3,6 +3,9 @@ package lambdalimit
 import (
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/sluice-dev/sluice/shared/limit"
 )
 
@@ -13,7 +16,7 @@ type answer interface {
 }
 
 func (d *Decision) complete() bool { return d.Admitted || len(d.Blocked) > 0 }
-func (r *reading) complete() bool  { return r.Policy != "" && r.Kind != "" }
+func (r *Reading) complete() bool  { return r.Policy != "" && r.Kind != "" }
 func (d *Done) complete() bool     { return d.Done }
 func (c *Change) complete() bool   { return !c.InForceAt.IsZero() }
 func (l *Listing) complete() bool  { return l.Policies != nil }
@@ -37,8 +40,38 @@ type Decision struct {
 	Blocked []limit.Blocked `json:"blocked,omitzero"`
 }
 
-// reading answers inspect.
-type reading struct{ limit.Reading }
+// Reading answers inspect.
+type Reading struct {
+	limit.Reading
+
+	// Parked is how many throttled tasks wait for their turn on the key, under any policy
+	// of the group; nil if the limiter does not know.
+	Parked *int64
+}
+
+// MarshalJSON writes the reading with one more member.
+func (r Reading) MarshalJSON() ([]byte, error) {
+	doc, err := json.Marshal(r.Reading)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(struct {
+		Reading jsontext.Value `json:",embed"`
+		Parked  *int64         `json:"parked,omitzero"`
+	}{doc, r.Parked})
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (r *Reading) UnmarshalJSON(data []byte) error {
+	var w struct {
+		Parked *int64 `json:"parked"`
+	}
+	if err := json.Unmarshal(data, &w); err != nil {
+		return err
+	}
+	r.Parked = w.Parked
+	return json.Unmarshal(data, &r.Reading)
+}
 
 // Done answers settle, refund, grant, hold and release.
 type Done struct {

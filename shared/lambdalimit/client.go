@@ -95,7 +95,7 @@ func (c *Client) Inspect(ctx context.Context, t limit.Tier) (limit.Reading, erro
 	if err := limit.CheckKey(t.Key); err != nil {
 		return limit.Reading{}, err
 	}
-	var r reading
+	var r Reading
 	err := c.call(ctx, Request{Op: OpInspect, Policy: t.Policy.Name, Key: t.Key, Cost: &t.Units}, &r)
 	return r.Reading, err
 }

@@ -28,6 +28,12 @@ type Once interface {
 	AcquireOnce(ctx context.Context, id string, tiers ...limit.Tier) (*limit.Reservation, error)
 }
 
+// Parker is what a Limiter may be able to do besides: say how many tasks are parked on
+// the key that it inspects.
+type Parker interface {
+	InspectParked(ctx context.Context, t limit.Tier) (r limit.Reading, parked int64, err error)
+}
+
 // Handler is the function: a lambda.Handler of package aws-lambda-go.
 type Handler struct {
 	// Limiter decides.
@@ -88,7 +94,7 @@ func (h *Handler) do(ctx context.Context, r *Request) (any, error) {
 	case OpSettle, OpRefund:
 		return done(h.settle(ctx, r))
 	case OpInspect:
-		return h.Limiter.Inspect(ctx, one)
+		return h.inspect(ctx, one)
 	case OpGrant:
 		return done(h.Limiter.Grant(ctx, one, *r.Amount))
 	case OpHold:
@@ -141,6 +147,15 @@ func (h *Handler) acquire(ctx context.Context, r *Request) (any, error) {
 		return nil, err
 	}
 	return Admitted(reservation), nil
+}
+
+func (h *Handler) inspect(ctx context.Context, t limit.Tier) (any, error) {
+	if parker, ok := h.Limiter.(Parker); ok {
+		r, parked, err := parker.InspectParked(ctx, t)
+		return Reading{Reading: r, Parked: &parked}, err
+	}
+	r, err := h.Limiter.Inspect(ctx, t)
+	return Reading{Reading: r}, err
 }
 
 func (h *Handler) settle(ctx context.Context, r *Request) error {

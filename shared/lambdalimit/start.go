@@ -16,6 +16,7 @@ import (
 var (
 	_ Limiter = (*dynamolimit.Limiter)(nil)
 	_ Once    = (*dynamolimit.Limiter)(nil)
+	_ Parker  = (*dynamolimit.Limiter)(nil)
 )
 
 // Start runs the limiter function, configured by the environment variables that the

@@ -20,11 +20,15 @@ func (a *app) newLimitsListCommand(f *limitsFlags) *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the policies that are registered",
-		Long: `List the policies that are registered, with the settings in force.
+		Long: `List the policies that are registered, with the settings in force, and how many throttled
+tasks are parked on them. Policies of a group have the same number, since their tasks
+stand in one line.
 
-With --json an array of the registry's entries is printed, [] when there are none.`,
+With --json an array of the registry's entries is printed, [] when there are none, each
+with the member parked: tasks, keys, and at_least when there are too many keys to look at
+them all.`,
 		Example: `  sluice limits list
-  sluice limits list --json | jq -r '.[].policy.name'`,
+  sluice limits list --json | jq -r '.[] | "\(.policy.name) \(.parked.tasks)"'`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.limitsList(cmd.Context(), f) },
 	}
@@ -32,21 +36,29 @@ With --json an array of the registry's entries is printed, [] when there are non
 
 func (a *app) limitsList(ctx context.Context, f *limitsFlags) error {
 	var entries []limit.Entry
+	var parked *parkedKeys
 	err := a.withLimiter(ctx, f, func(l *dynamolimit.Limiter) (err error) {
-		entries, err = l.Policies(ctx)
+		if entries, err = l.Policies(ctx); err != nil {
+			return err
+		}
+		parked, err = readParked(ctx, l)
 		return err
 	})
 	switch {
 	case err != nil:
 		return err
 	case a.json:
-		return a.printValue(append([]limit.Entry{}, entries...))
+		list := make([]listedEntry, len(entries))
+		for i, e := range entries {
+			list[i] = listedEntry{e, parked.count(e.Policy)}
+		}
+		return a.printValue(list)
 	case len(entries) == 0:
 		a.note("no policies are registered: a deployment registers those of its handlers, `sluice limits declare` those of a file")
 		return nil
 	}
 	now := time.Now()
-	t := newTable(a.out, "POLICY", "KIND", "MAX", "REFILLS", "GROUP", "NOTE")
+	t := newTable(a.out, "POLICY", "KIND", "MAX", "REFILLS", "GROUP", "PARKED", "NOTE")
 	t.paint = func(row []string, _ int, padded string) string {
 		if row[0] == "POLICY" {
 			return a.out.dim(padded)
@@ -59,7 +71,8 @@ func (a *app) limitsList(ctx context.Context, f *limitsFlags) error {
 		if o := override(e, now); o != nil {
 			note = "override " + overridden(o)
 		}
-		t.add(e.Policy.Name, string(s.Kind), fmt.Sprint(s.Max), comes(s, e.Policy), cmp.Or(e.Policy.Group, e.Policy.Name), note)
+		t.add(e.Policy.Name, string(s.Kind), fmt.Sprint(s.Max), comes(s, e.Policy), cmp.Or(e.Policy.Group, e.Policy.Name),
+			parked.count(e.Policy).String(), note)
 	}
 	t.flush()
 	return nil
@@ -70,22 +83,34 @@ func (a *app) newLimitsShowCommand(f *limitsFlags) *cobra.Command {
 		Use:   "show POLICY [KEY]",
 		Short: "Show a policy and what a key has left",
 		Long: `Show a policy: what is declared, what is in force, overrides and the last changes; and
-what a key has left, when it is full or reset next, and whether it is held.
+what a key has left, when it is full or reset next, whether it is held, and how many
+throttled tasks are parked on it. Without a key, the keys with the most of them are
+named.
 
-With --json one document: policy, the registry's entry, and reading.`,
+With --json one document: policy, the registry's entry, reading, and parked; without a
+key also parked_on, the keys with their number of tasks, the most first.`,
 		Example: `  sluice limits show vendor acme
   sluice limits show vendor acme --json | jq .reading.available`,
 		Args: policyAndKey,
-		RunE: func(cmd *cobra.Command, args []string) error { return a.limitsShow(cmd.Context(), f, tierArg(args)) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.limitsShow(cmd.Context(), f, tierArg(args), len(args) == 1)
+		},
 	}
 }
 
-func (a *app) limitsShow(ctx context.Context, f *limitsFlags, t limit.Tier) error {
+func (a *app) limitsShow(ctx context.Context, f *limitsFlags, t limit.Tier, allKeys bool) error {
 	var reading limit.Reading
 	var entries []limit.Entry
+	var onKey int64
+	parked := &parkedKeys{}
 	err := a.withLimiter(ctx, f, func(l *dynamolimit.Limiter) (err error) {
-		if reading, err = l.Inspect(ctx, t); err != nil {
+		if reading, onKey, err = l.InspectParked(ctx, t); err != nil {
 			return err
+		}
+		if allKeys {
+			if parked, err = readParked(ctx, l); err != nil {
+				return err
+			}
 		}
 		entries, err = l.Policies(ctx)
 		return err
@@ -97,17 +122,24 @@ func (a *app) limitsShow(ctx context.Context, f *limitsFlags, t limit.Tier) erro
 	case i < 0:
 		return errors.New("the policy has just gone from the registry")
 	}
+	policy := entries[i].Policy
 	if a.json {
 		return a.printValue(struct {
-			Policy  limit.Entry   `json:"policy"`
-			Reading limit.Reading `json:"reading"`
-		}{entries[i], reading})
+			Policy   limit.Entry   `json:"policy"`
+			Reading  limit.Reading `json:"reading"`
+			Parked   int64         `json:"parked"`
+			ParkedOn []parkedKey   `json:"parked_on,omitempty"`
+		}{entries[i], reading, onKey, parked.on(policy)})
 	}
 	now := time.Now()
 	a.out.printf("%s  %s\n", a.out.bold(inline(t.Policy.Name)), reading.Kind)
-	a.printRows(describePolicy(entries[i], now))
+	rows := describePolicy(entries[i], now)
+	rows.add("parked", parked.words(policy))
+	a.printRows(rows)
 	a.out.printf("%s  %s%s\n", a.out.bold(inline(keyName(t.Key))), a.bar(reading), fill(reading))
-	a.printRows(describeReading(reading, now))
+	rows = describeReading(reading, now)
+	rows.add("parked", parkedOnKey(onKey, policy))
+	a.printRows(rows)
 	return nil
 }
 
