@@ -31,8 +31,7 @@ func (r *Resetter) pullForward(ctx context.Context) (*dynamolimit.Round, error) 
 		return nil, nil
 	}
 	round, err := r.Sleepers.PullForward(ctx, limit.Patience{Wait: worker.TurnWait}, func(ctx context.Context, task string, at time.Time) error {
-		_, err := r.Wakeups.Arm(ctx, task, at, r.Now(), 0)
-		return err
+		return r.Wakeups.ArmEarly(ctx, task, at, r.Now())
 	})
 	if err != nil {
 		err = fmt.Errorf("wake parked tasks earlier: %w", err)

@@ -43,6 +43,9 @@ type Event struct {
 	TaskID string `json:"task_id"`
 	// Second is the Unix second the wake-up was armed for.
 	Second int64 `json:"second"`
+	// Early tells that the task is to be looked at although it is not due: its turn may
+	// have come earlier than it expected.
+	Early bool `json:"early,omitempty"`
 }
 
 // MaxLeg is how far ahead a wake-up is armed. A task that sleeps longer is
@@ -69,22 +72,32 @@ func New(api API, config Config) *Armer { return &Armer{api: api, config: config
 // not to be used again, since its schedule has just fired and deletes itself, is given as
 // spent (0 for none). That the wake-up is armed already is no error.
 func (a *Armer) Arm(ctx context.Context, id string, at, now time.Time, spent int64) (int64, error) {
+	return a.arm(ctx, Event{TaskID: id}, at, now, spent)
+}
+
+// ArmEarly is Arm for a wake-up before the task is due, see [Event].
+func (a *Armer) ArmEarly(ctx context.Context, id string, at, now time.Time) error {
+	_, err := a.arm(ctx, Event{TaskID: id, Early: true}, at, now, 0)
+	return err
+}
+
+func (a *Armer) arm(ctx context.Context, event Event, at, now time.Time, spent int64) (int64, error) {
 	const tries = 3
 	var err error
 	for try := range tries {
-		second := Second(at, now.Add(time.Duration(try)*2*time.Second), spent)
-		if err = a.create(ctx, id, second); err == nil {
-			return second, nil
+		event.Second = Second(at, now.Add(time.Duration(try)*2*time.Second), spent)
+		if err = a.create(ctx, event); err == nil {
+			return event.Second, nil
 		}
 		if !awserr.IsValidation(err) { // else: the second passed on the way, or clocks differ
 			break
 		}
 	}
-	return 0, fmt.Errorf("arm a wake-up of task %s in schedule group %s: %w", id, a.config.Group, err)
+	return 0, fmt.Errorf("arm a wake-up of task %s in schedule group %s: %w", event.TaskID, a.config.Group, err)
 }
 
-func (a *Armer) create(ctx context.Context, id string, second int64) error {
-	input, err := json.Marshal(Event{TaskID: id, Second: second})
+func (a *Armer) create(ctx context.Context, event Event) error {
+	input, err := json.Marshal(event)
 	if err != nil {
 		return err
 	}
@@ -101,9 +114,9 @@ func (a *Armer) create(ctx context.Context, id string, second int64) error {
 		target.DeadLetterConfig = &types.DeadLetterConfig{Arn: &a.config.DeadLetterARN}
 	}
 	_, err = a.api.CreateSchedule(ctx, &scheduler.CreateScheduleInput{
-		Name:                       aws.String(Name(id, second)),
+		Name:                       aws.String(Name(event.TaskID, event.Second)),
 		GroupName:                  &a.config.Group,
-		ScheduleExpression:         aws.String(Expression(second)),
+		ScheduleExpression:         aws.String(Expression(event.Second)),
 		ScheduleExpressionTimezone: aws.String("UTC"),
 		FlexibleTimeWindow:         &types.FlexibleTimeWindow{Mode: types.FlexibleTimeWindowModeOff},
 		ActionAfterCompletion:      types.ActionAfterCompletionDelete,

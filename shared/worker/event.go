@@ -18,6 +18,9 @@ type source struct {
 	inboxKey string
 	// second is the second of the wake-up that fired, 0 for none.
 	second int64
+	// early tells that the wake-up is for a parked task whose turn may have come before it
+	// is due.
+	early bool
 }
 
 // s3Record is what is read of a record in an S3 event. (The type of
@@ -40,6 +43,7 @@ func decodeEvent(raw json.RawMessage) ([]source, error) {
 		Test    string     `json:"Event"`
 		TaskID  string     `json:"task_id"`
 		Second  int64      `json:"second"`
+		Early   bool       `json:"early"`
 		TaskIDs []string   `json:"task_ids"`
 	}
 	if err := json.Unmarshal(raw, &event); err != nil {
@@ -51,7 +55,7 @@ func decodeEvent(raw json.RawMessage) ([]source, error) {
 	case event.Test == "s3:TestEvent":
 		return nil, nil
 	case event.TaskID != "":
-		return []source{{id: event.TaskID, second: event.Second}}, nil
+		return []source{{id: event.TaskID, second: event.Second, early: event.Early}}, nil
 	case event.TaskIDs != nil:
 		sources := make([]source, 0, len(event.TaskIDs))
 		for _, id := range event.TaskIDs {

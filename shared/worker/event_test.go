@@ -24,6 +24,7 @@ func TestDecodeEventNamesTheTasksToLookAt(t *testing.T) {
 		{"keys are decoded once", `{"Records":[` + recordJSON("ObjectCreated:Put", "inbox/0/a%2B+b%2520.json") + `]}`, []source{{inboxKey: "inbox/0/a+ b%20.json"}}},
 		{"a key that is not encoded is taken as it is", `{"Records":[` + recordJSON("ObjectCreated:Put", "inbox/0/100%.json") + `]}`, []source{{inboxKey: "inbox/0/100%.json"}}},
 		{"a wake-up", `{"task_id":"abc","second":7}`, []source{{id: "abc", second: 7}}},
+		{"an early one", `{"task_id":"abc","second":7,"early":true}`, []source{{id: "abc", second: 7, early: true}}},
 		{"a batch", `{"task_ids":["a","b"]}`, []source{{id: "a"}, {id: "b"}}},
 		{"a removal asks for nothing", `{"Records":[` + recordJSON("ObjectRemoved:Delete", key) + `]}`, nil},
 		{"no records ask for nothing", `{"Records":[]}`, nil},

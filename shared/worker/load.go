@@ -126,7 +126,7 @@ func (e *Engine) examine(ctx context.Context, w *work) (due bool, err error) {
 	case t.Status.Terminal():
 		e.forget(ctx, w)
 		return false, nil
-	case t.Due(e.Now()), w.pulledForward():
+	case t.Due(e.Now()), w.lookEarly():
 		return true, nil
 	default: // asleep, or running under a lease that lasts
 		return false, e.arm(ctx, w, t.NextLook())

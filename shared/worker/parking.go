@@ -186,13 +186,10 @@ func placeOf(t task.Task) (place limit.Place, ok bool) {
 	return place, true
 }
 
-// pulledForward tells once whether a parked task was woken before its time, since its turn
-// may have come earlier.
-func (w *work) pulledForward() bool {
-	t := w.rec.Task
-	if w.pulled || !t.Parked() || w.second == 0 || w.second >= t.AvailableAt.Unix() {
-		return false
-	}
-	w.pulled = true
-	return true
+// lookEarly tells once whether to ask for a parked task's turn although it is not due.
+// Other visits before its time, such as those by wake-ups of earlier sleeps, spend nothing.
+func (w *work) lookEarly() bool {
+	early := w.early && w.rec.Task.Parked()
+	w.early = false
+	return early
 }

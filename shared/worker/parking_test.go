@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/sluice-dev/sluice/localstack/cloud"
+	"github.com/sluice-dev/sluice/localstack/cloud/lambdaemu"
 	"github.com/sluice-dev/sluice/localstack/sluicetest"
 	"github.com/sluice-dev/sluice/shared/dynamolimit"
 	"github.com/sluice-dev/sluice/shared/limit"
@@ -104,6 +106,32 @@ func (l *lot) spread(t *testing.T, org string, want int) time.Duration {
 		}
 	}
 	return at[len(at)-1].Sub(at[0])
+}
+
+// Visits of a task whose turn another visit waits for spend nothing that matters: it runs once,
+// when it is its turn.
+func TestVisitsDoNotKeepATaskFromItsTurn(t *testing.T) {
+	everyTen := limit.Policy{Name: "every-ten", Rate: limit.Per(1, 10*time.Second)}
+	parkingLot(t, nil, func(t *testing.T, l *lot) {
+		l.Wait(l.Submit("llm", prompt{Org: "acme"}).ID)
+		submitted := time.Now()
+		id := l.Submit("llm", prompt{Org: "acme", Cost: 1}).ID
+		for range 20 {
+			time.Sleep(1500 * time.Millisecond)
+			for _, event := range []string{`{"task_ids":[%q]}`, `{"task_id":%q,"second":1}`, `{"task_id":%q,"second":1,"early":true}`} {
+				if _, err := l.Cloud.Lambda().InvokeAsync(l.Function, fmt.Appendf(nil, event, id), lambdaemu.InvokeOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		got := l.Get(id)
+		if got.Status != task.Completed || got.Attempt != 1 || got.CompletedAt.Sub(submitted) > 11*time.Second {
+			t.Fatalf("after %v: %s", time.Since(submitted), got.Encode())
+		}
+		if got.ThrottleCount > 8 {
+			t.Errorf("throttled %d times", got.ThrottleCount)
+		}
+	}, everyTen)
 }
 
 // A hundred tasks under a limit of one a second take about a hundred seconds, and are
