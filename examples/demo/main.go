@@ -63,7 +63,10 @@ func run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, cloud.Close()) }()
 
-	d := &demo{cloud: cloud, reacting: reacting, limited: limited, queue: queue.Over(cloud.Store("demo"))}
+	d := &demo{
+		cloud: cloud, reacting: reacting, limited: limited,
+		queue: queue.Over(cloud.Store("demo")), wakeups: countWakeups(cloud.Cloud),
+	}
 	fmt.Printf("Two APIs, at %s and %s, allow %d requests per second each.\nSluice runs at %s.\n\n",
 		reacting.url(), limited.url(), perSecond, cloud.Endpoint)
 	for _, step := range []func(context.Context) error{d.declare, d.submit, d.cancelOne, d.watch, d.showOne, d.report} {
@@ -80,6 +83,7 @@ type demo struct {
 	// are under a policy.
 	reacting, limited *api
 	queue             *queue.Queue
+	wakeups           *wakeups
 	tasks             []task.Task
 }
 

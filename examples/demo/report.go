@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/sluice-dev/sluice/localstack/cloud"
 	"github.com/sluice-dev/sluice/shared/task"
@@ -18,6 +19,8 @@ type tally struct {
 	byStatus                     map[task.Status]int
 	attempts                     int64
 	sleeps, throttles, retries   int64
+	wakeups                      int
+	first, last                  time.Time // submit and end
 	requests, limited            int
 	live, undelivered, delivered int
 }
@@ -34,6 +37,13 @@ func (d *demo) tally(a *api, under bool) tally {
 		t.sleeps += one.RescheduleCount
 		t.throttles += one.ThrottleCount
 		t.retries += one.RetryCount
+		t.wakeups += d.wakeups.of(one.ID)
+		if t.first.IsZero() || one.CreatedAt.Before(t.first) {
+			t.first = one.CreatedAt
+		}
+		if one.CompletedAt != nil && one.CompletedAt.After(t.last) {
+			t.last = *one.CompletedAt
+		}
 		delivered := a.deliveredTo(one.ID)
 		switch {
 		case !one.Status.Terminal():
@@ -81,10 +91,12 @@ func printTasks(lines int, reacting, limited tally) error {
 	row("sleeps after a 429 or 503", count(func(t tally) int64 { return t.sleeps }))
 	row("sleeps imposed by the limiter", count(func(t tally) int64 { return t.throttles }))
 	row("retries after a 500", count(func(t tally) int64 { return t.retries }))
+	row("wake-ups by the Scheduler", func(t tally) string { return fmt.Sprint(t.wakeups) })
 	row("requests the API saw", func(t tally) string {
 		return fmt.Sprintf("%d, %.2f per task", t.requests, float64(t.requests)/float64(t.tasks))
 	})
 	row("answered 429", func(t tally) string { return fmt.Sprint(t.limited) })
+	row("first submit to last end", func(t tally) string { return fmt.Sprintf("%.1f s", t.last.Sub(t.first).Seconds()) })
 	row("lost", func(t tally) string { return fmt.Sprint(t.live + t.undelivered) })
 	fmt.Fprintln(w)
 	return w.Flush()
@@ -135,6 +147,9 @@ func check(lines int, reacting, limited tally) error {
 	expect("completed without a delivery", both(func(t tally) int { return t.undelivered }), 0)
 	expect("delivered twice", both(func(t tally) int { return t.delivered }), 0)
 	expect("429s met under a policy", limited.limited, 0)
+	if limited.wakeups > 2*limited.tasks {
+		wrong = append(wrong, fmt.Sprintf("%d wake-ups of %d tasks under a policy, want about one each at most", limited.wakeups, limited.tasks))
+	}
 	if reacting.limited == 0 {
 		wrong = append(wrong, "the API answered no 429")
 	}
