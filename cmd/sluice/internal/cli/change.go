@@ -318,6 +318,10 @@ func (a *app) find(ctx context.Context, q *queue.Queue, c *changeCommand) (ids [
 	counts = make(tally)
 	list := a.newLister(false)
 	for t, err := range q.All(ctx, c.selection.options()) {
+		if errors.Is(err, queue.ErrDamaged) {
+			a.noteUnreadable(t.ID, err)
+			continue
+		}
 		if err != nil {
 			return nil, nil, err
 		}

@@ -2,11 +2,13 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-dev/sluice/shared/queue"
 	"github.com/sluice-dev/sluice/shared/task"
 )
 
@@ -86,15 +88,22 @@ func (a *app) list(ctx context.Context, f *listFlags) error {
 	options.Limit, options.Cursor = f.pageSize(), f.cursor.value
 	list := a.newLister(f.quiet)
 	if f.all {
+		unreadable := 0
 		for t, err := range q.All(ctx, options) {
-			if err != nil {
+			switch {
+			case errors.Is(err, queue.ErrDamaged):
+				list.flush()
+				a.noteUnreadable(t.ID, err)
+				unreadable++
+			case err != nil:
 				list.flush()
 				return err
+			default:
+				list.add(t)
 			}
-			list.add(t)
 		}
 		list.end()
-		return nil
+		return missing(unreadable)
 	}
 	page, err := q.List(ctx, options)
 	if err != nil {
@@ -104,10 +113,24 @@ func (a *app) list(ctx context.Context, f *listFlags) error {
 		list.add(t)
 	}
 	list.end()
+	for _, p := range page.Problems {
+		a.noteUnreadable(p.ID, p.Err)
+	}
 	if page.Cursor != "" {
 		a.note("there are more: --cursor %s shows the next %d, --all shows all", page.Cursor, f.pageSize())
 	}
-	return nil
+	return missing(len(page.Problems))
+}
+
+// noteUnreadable tells of a task that is there and can't be shown.
+func (a *app) noteUnreadable(id string, err error) { a.note("%s can't be read: %v", id, err) }
+
+// missing is the error of a list without some tasks that are there.
+func missing(n int) error {
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("the list is without %s that can't be read: mend or purge them", tasks(n))
 }
 
 // lister prints tasks as they come.

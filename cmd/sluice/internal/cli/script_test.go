@@ -72,6 +72,7 @@ func TestScripts(t *testing.T) {
 			"claim":      buildClaim,
 			"exports":    exports,
 			"versioning": setVersioning,
+			"damage":     damage,
 		},
 	})
 }
@@ -436,13 +437,26 @@ func exports(ts *testscript.TestScript, _ bool, args []string) {
 func setVersioning(ts *testscript.TestScript, _ bool, args []string) {
 	ctx, cancel := testContext()
 	defer cancel()
-	client := s3store.NewClient(aws.Config{
-		Region: "us-east-1", BaseEndpoint: aws.String(ts.Getenv("AWS_ENDPOINT_URL")),
-		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
-	})
-	_, err := client.PutBucketVersioning(ctx, &s3.PutBucketVersioningInput{
+	_, err := scriptS3(ts).PutBucketVersioning(ctx, &s3.PutBucketVersioningInput{
 		Bucket:                  aws.String(ts.Getenv("SLUICE_BUCKET")),
 		VersioningConfiguration: &types.VersioningConfiguration{Status: types.BucketVersioningStatus(args[0])},
 	})
 	ts.Check(err)
+}
+
+// damage ID: writes what is no record over a task's.
+func damage(ts *testscript.TestScript, _ bool, args []string) {
+	ctx, cancel := testContext()
+	defer cancel()
+	_, err := scriptS3(ts).PutObject(ctx, &s3.PutObjectInput{
+		Bucket: aws.String(ts.Getenv("SLUICE_BUCKET")), Key: aws.String(s3store.TaskKey(args[0])), Body: strings.NewReader("{"),
+	})
+	ts.Check(err)
+}
+
+func scriptS3(ts *testscript.TestScript) *s3.Client {
+	return s3store.NewClient(aws.Config{
+		Region: "us-east-1", BaseEndpoint: aws.String(ts.Getenv("AWS_ENDPOINT_URL")),
+		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+	})
 }
