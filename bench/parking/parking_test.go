@@ -105,14 +105,7 @@ func TestPlacesReachTheirTargets(t *testing.T) {
 	t.Parallel()
 	set := settings{concurrency: 1000, runs: 100}
 	for _, l := range latenesses() {
-		along := combination{newScenario("10ps", 3000, []int64{10, 1000, 10}), l, strategies()[1]}
-		if missed := along.missed(along.play(3, set)); len(missed) > 0 {
-			t.Error(strings.Join(missed, "\n"))
-		}
-		c := combination{newScenario("10ps", 10_000, []int64{10, 1000, 10}), l, strategies()[0]}
-		if l.name == "correlated" {
-			continue // what late minutes cost, only those make up for who are taken along
-		}
+		c := combination{newScenario("10ps", 5000, []int64{10, 1000, 10}), l, strategies()[0]}
 		if missed := c.missed(c.play(3, set)); len(missed) > 0 {
 			t.Error(strings.Join(missed, "\n"))
 		}

@@ -6,15 +6,15 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/shared/limit"
+	"github.com/sluice-dev/sluice/shared/worker"
 )
 
-// strategies are what is compared. "place" is what the claim function does. "along" is what
-// it could do as well: a function that is done with a task takes sleepers along whose
-// wake-up is late, so that lateness matters less, and waits may be shorter.
+// strategies are what is compared. "place" is what the claim function does: a throttled
+// task sleeps under a place of its own, and a function that is done with a task takes
+// sleepers along whose wake-up is late.
 func strategies() []strategy {
 	return []strategy{
-		{name: "place", decide: place, places: true, patience: limit.Patience{Wait: 14 * time.Second, Rest: 5 * time.Second}},
-		{name: "along", decide: place, places: true, patience: limit.Patience{Wait: 5 * time.Second, Rest: 5 * time.Second, Linger: 2 * time.Second}},
+		{name: "place", decide: place, places: true, patience: worker.Patience()},
 		{name: "retry_after", decide: retryAfter(func(_ *world, wait time.Duration) time.Duration { return wait })},
 		{name: "jitter", decide: retryAfter(jitter)},
 	}
@@ -104,21 +104,29 @@ func place(w *world, id int32, now int64) {
 // park puts a task to sleep under its place.
 func (w *world) park(id int32, now int64, wake time.Time) {
 	t := &w.tasks[id]
+	over := frees
+	if !t.asleep {
+		over = ends // a newcomer's function takes nobody along
+	}
 	t.asleep, t.busy, t.waiting = true, false, false
 	w.index.add(t.place.Ticket, id)
 	w.sleep(id, now, since(wake))
-	w.agenda.add(event{at: now + w.request() + w.request() + w.request(), kind: frees, call: t.call})
+	w.agenda.add(event{at: now + w.request() + w.request() + w.request(), kind: over, call: t.call})
 }
 
-// pageSize is how many entries of the index a function looks at to take one along.
-const pageSize = 50
+// pageSize is how many entries of the index a function looks at to take one along, and
+// mostTries how many of them it tries to take before it gives up.
+const (
+	pageSize  = 50
+	mostTries = 5
+)
 
 // frees lets a function that is done with a task look for another one that it can take
 // along.
 func (w *world) frees(e event) {
 	c := &w.calls[e.call]
 	c.page = c.page[:0]
-	if e.at-c.began > oneCall {
+	if c.tries = 0; e.at-c.began > worker.AlongFor.Milliseconds() {
 		w.agenda.add(event{at: e.at, kind: ends})
 		return
 	}
@@ -151,7 +159,7 @@ func (w *world) frees(e event) {
 // faster: who removes the entry from the index has it.
 func (w *world) takes(e event) {
 	c := &w.calls[e.call]
-	if len(c.page) == 0 {
+	if c.tries++; len(c.page) == 0 || c.tries > mostTries {
 		w.agenda.add(event{at: e.at, kind: ends})
 		return
 	}

@@ -15,7 +15,6 @@ const (
 	oneWrite     = 1 // an item of DynamoDB takes about 1,000 writes a second
 	submitEach   = 2 // the crowd is submitted at 500 tasks a second
 	oneRound     = 60_000
-	oneCall      = 120_000 // a function takes no more tasks along after that
 )
 
 // settings are what a run is played with.
@@ -71,6 +70,7 @@ type call struct {
 	ran   bool    // it has run a task
 	idled bool    // it has waited since for somebody to be late
 	page  []int32 // tasks that it may take along
+	tries int     // how many of them it has tried to take
 }
 
 // sleeper is a task.
@@ -211,8 +211,12 @@ func (w *world) invoke(e event) {
 			t.asked = asked
 		}
 		if t.busy || t.done {
+			over := ends
+			if t.done && read >= t.recorded {
+				over = frees
+			}
 			w.calls = append(w.calls, call{began: e.at})
-			w.agenda.add(event{at: read + w.request(), kind: frees, call: int32(len(w.calls) - 1)})
+			w.agenda.add(event{at: read + w.request(), kind: over, call: int32(len(w.calls) - 1)})
 			return
 		}
 		w.index.remove(t.place.Ticket)

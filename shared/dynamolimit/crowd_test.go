@@ -18,7 +18,7 @@ var hourOnce = limit.Policy{Name: "slow", Group: "vendor", Rate: limit.Per(1, ti
 func park(t *testing.T, l *dynamolimit.Limiter, key string, tasks int) (last *dynamolimit.Turn) {
 	t.Helper()
 	for n := range tasks + 1 {
-		turn, err := l.Arrive(t.Context(), fmt.Sprint(key, n), []limit.Tier{hourOnce.Key(key)}, limit.Patience{})
+		turn, err := l.Arrive(t.Context(), dynamolimit.Task{ID: fmt.Sprint(key, n)}, []limit.Tier{hourOnce.Key(key)}, limit.Patience{})
 		if err != nil {
 			t.Fatal(err)
 		}

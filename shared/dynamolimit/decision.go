@@ -104,6 +104,9 @@ func (d *decision) plan(known []view, at time.Time) ([]*write, error) {
 		patience = patience.Within(l.concurrency, d.items, at)
 	}
 	d.step = d.decide(d.turn, d.items, patience, at)
+	if d.turn.uncounted {
+		uncount(&d.step)
+	}
 	if d.step.Action == limit.ToRefresh {
 		return nil, errStale
 	}

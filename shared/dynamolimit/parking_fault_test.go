@@ -120,9 +120,9 @@ func parkedLife(t *testing.T, l *dynamolimit.Limiter, name string, tiers []limit
 			time.Sleep(time.Until(turn.Until))
 			turn, err = turn.Finish(t.Context())
 		case held != nil:
-			turn, err = l.Wake(t.Context(), name, *held, tiers, patient)
+			turn, err = wake(t.Context(), l, name, *held, tiers, patient)
 		default:
-			turn, err = l.Arrive(t.Context(), name, tiers, patient)
+			turn, err = l.Arrive(t.Context(), dynamolimit.Task{ID: name}, tiers, patient)
 		}
 		switch {
 		case err != nil:

@@ -24,6 +24,15 @@ var (
 	patient = limit.Patience{Wait: 14 * time.Second, Rest: 2 * time.Second}
 )
 
+// wake has a task taken out of the index and woken.
+func wake(ctx context.Context, l *dynamolimit.Limiter, task string, p limit.Place, tiers []limit.Tier, patience limit.Patience) (*dynamolimit.Turn, error) {
+	s, err := l.Take(ctx, dynamolimit.Task{ID: task}, p)
+	if err != nil {
+		return nil, err
+	}
+	return s.Wake(ctx, tiers, patience)
+}
+
 // parked is a task in the model.
 type parked struct {
 	name  string
@@ -142,7 +151,7 @@ func playTurns(t *testing.T, seed uint64, policies []limit.Policy) {
 		switch what := r.IntN(10); {
 		case what < 4:
 			task = &parked{name: fmt.Sprint("t", n)}
-			turn, err := l.Arrive(ctx, task.name, tiers, patient)
+			turn, err := l.Arrive(ctx, dynamolimit.Task{ID: task.name}, tiers, patient)
 			model.check(task, "arrival", limit.Arrive(model.items, patient, time.Now()), turn, err)
 		case what < 7 && len(asleep) > 0:
 			i := r.IntN(min(len(asleep), 3))
@@ -150,7 +159,7 @@ func playTurns(t *testing.T, seed uint64, policies []limit.Policy) {
 			asleep = slices.Delete(asleep, i, i+1)
 			place := task.place
 			task.held = &place
-			turn, err := l.Wake(ctx, task.name, place, tiers, patient)
+			turn, err := wake(ctx, l, task.name, place, tiers, patient)
 			model.check(task, "wake-up", limit.Wake(model.items, place, patient, time.Now()), turn, err)
 		case what < 9 && len(waits) > 0:
 			task = waits[0]
@@ -221,7 +230,7 @@ func crowd(t *testing.T, policies []limit.Policy) {
 			name := fmt.Sprint("t", n)
 			l := newLimiter(c, name, dynamolimit.WithPolicies(1, policies...), dynamolimit.WithJitter(r.Float64), dynamolimit.WithDeadline(time.Minute))
 			time.Sleep(time.Duration(r.IntN(3)) * time.Millisecond)
-			turn, err := l.Arrive(t.Context(), name, tiers, patient)
+			turn, err := l.Arrive(t.Context(), dynamolimit.Task{ID: name}, tiers, patient)
 			for {
 				if err != nil {
 					t.Error(err)
@@ -241,7 +250,7 @@ func crowd(t *testing.T, policies []limit.Policy) {
 					mu.Lock()
 					wakes++
 					mu.Unlock()
-					turn, err = l.Wake(t.Context(), name, turn.Place, tiers, patient)
+					turn, err = wake(t.Context(), l, name, turn.Place, tiers, patient)
 				}
 			}
 		})
@@ -299,7 +308,7 @@ func TestLeavingCountsOnce(t *testing.T) {
 		l := newLimiter(c, "caller", dynamolimit.WithPolicies(1, perSecond))
 		var last *dynamolimit.Turn
 		for n := range 6 {
-			turn, err := l.Arrive(t.Context(), fmt.Sprint("t", n), []limit.Tier{perSecond.Key("k")}, limit.Patience{})
+			turn, err := l.Arrive(t.Context(), dynamolimit.Task{ID: fmt.Sprint("t", n)}, []limit.Tier{perSecond.Key("k")}, limit.Patience{})
 			if err != nil {
 				t.Fatal(err)
 			}

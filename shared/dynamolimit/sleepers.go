@@ -27,6 +27,7 @@ const (
 	crowdsPartition = "crowds"
 
 	taskAttribute   = "task"
+	typeAttribute   = "type"
 	placeAttribute  = "place"
 	unitsAttribute  = "units"
 	askedAttribute  = "asked"
@@ -71,20 +72,18 @@ func (l *Limiter) announce(ctx context.Context, p place) error {
 	return err
 }
 
-// index keeps the index up to date with a turn. A failure is logged: a task that is not
-// in the index wakes up all the same, and an entry without a task is removed in time.
-func (t *Turn) index(ctx context.Context, held *limit.Place, d *decision) {
-	sleeps := t.Action == limit.ToPark || t.Action == limit.ToKeep
-	leaves := t.Action == limit.ToRun || t.Action == limit.ToFail || t.Action == limit.ToWait && t.slot.Left
-	if held != nil && (leaves || sleeps && t.Place != *held) {
-		if _, err := t.l.removeEntry(ctx, *held, t.task); err != nil {
-			t.l.clock.log.WarnContext(ctx, "a task that left its place stays in the index", "task_id", t.task, "error", err)
-		}
+// index puts a task that sleeps into the index. A failure is logged: a task that is not
+// in the index wakes up all the same.
+func (t *Turn) index(ctx context.Context, d *decision) {
+	var err error
+	switch {
+	case t.Unchanged:
+		err = t.sleeper.PutBack(ctx)
+	case t.Action == limit.ToPark, t.Action == limit.ToKeep:
+		err = t.l.enter(ctx, t, d)
 	}
-	if sleeps {
-		if err := t.l.enter(ctx, t, d); err != nil {
-			t.l.clock.log.WarnContext(ctx, "a parked task is not in the index, and can't be woken early", "task_id", t.task, "error", err)
-		}
+	if err != nil {
+		t.l.clock.log.WarnContext(ctx, "a parked task is not in the index, and can't be woken early", "task_id", t.task.ID, "error", err)
 	}
 }
 
@@ -100,8 +99,8 @@ func (l *Limiter) enter(ctx context.Context, t *Turn, d *decision) error {
 			units[c.Policy.Name] = wholeValue(c.Units)
 		}
 	}
-	entry := entryKey(t.Place, t.task)
-	entry[taskAttribute], entry[placeAttribute] = text(t.task), text(string(place))
+	entry := entryKey(t.Place, t.task.ID)
+	entry[taskAttribute], entry[typeAttribute], entry[placeAttribute] = text(t.task.ID), text(t.task.Type), text(string(place))
 	entry[unitsAttribute] = &types.AttributeValueMemberM{Value: units}
 	entry[askedAttribute] = wholeValue(t.WakeAt.UnixMilli())
 	entry[TTLAttribute] = wholeValue(min(t.Until.Add(forgotten).Unix(), never))
@@ -112,16 +111,17 @@ func (l *Limiter) enter(ctx context.Context, t *Turn, d *decision) error {
 	return err
 }
 
-// removeEntry removes a task from the index, and reports whether it was in it.
-func (l *Limiter) removeEntry(ctx context.Context, p limit.Place, task string) (bool, error) {
+// removeEntry removes a task from the index, and returns the entry that it had, nil for
+// none.
+func (l *Limiter) removeEntry(ctx context.Context, p limit.Place, task string) (attributes, error) {
 	in := &dynamodb.DeleteItemInput{TableName: &l.table, Key: entryKey(p, task), ReturnValues: types.ReturnValueAllOld}
 	out, err := again(ctx, l, "removing a task from the index", func(ctx context.Context) (*dynamodb.DeleteItemOutput, error) {
 		return l.api.DeleteItem(ctx, in, l.clock.once)
 	})
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	return len(out.Attributes) > 0, nil
+	return out.Attributes, nil
 }
 
 // Leave has a task leave its place that is not going to run: it was cancelled, has
@@ -130,11 +130,16 @@ func (l *Limiter) removeEntry(ctx context.Context, p limit.Place, task string) (
 func (l *Limiter) Leave(ctx context.Context, task string, p limit.Place) error {
 	ctx, cancel := l.patient.limit(ctx)
 	defer cancel()
-	removed, err := l.removeEntry(ctx, p, task)
-	if err != nil || !removed {
+	entry, err := l.removeEntry(ctx, p, task)
+	if err != nil || len(entry) == 0 {
 		return err
 	}
-	return l.crowdOf(ctx, place{p.Group, p.Key}, func(i limit.Item) limit.ItemPlan {
+	return l.countOut(ctx, place{p.Group, p.Key})
+}
+
+// countOut counts one out of those who wait.
+func (l *Limiter) countOut(ctx context.Context, p place) error {
+	return l.crowdOf(ctx, p, func(i limit.Item) limit.ItemPlan {
 		return limit.ItemPlan{Group: i.Group, Key: i.Key, Crowd: limit.CrowdLeave}
 	}, nil)
 }
@@ -275,12 +280,14 @@ func (l *Limiter) crowds(ctx context.Context) iter.Seq2[listedCrowd, error] {
 
 // sleeper is an entry of the index.
 type sleeper struct {
-	key    attributes
-	task   string
-	place  limit.Place
-	units  map[string]int64
-	asked  time.Time
-	missed int64 // how often it was asked to wake up without doing so
+	entry    attributes // all of it
+	key      attributes
+	task     string
+	taskType string
+	place    limit.Place
+	units    map[string]int64
+	asked    time.Time
+	missed   int64 // how often it was asked to wake up without doing so
 }
 
 // sleepers walks those who wait on a place, first come first.
@@ -299,8 +306,9 @@ func (l *Limiter) sleepers(ctx context.Context, p place) iter.Seq2[sleeper, erro
 }
 
 func (i item) sleeper() (s sleeper, err error) {
+	s.entry = attributes(i)
 	s.key = attributes{partitionKey: i[partitionKey], sortKey: i[sortKey]}
-	s.task = i.text(taskAttribute)
+	s.task, s.taskType = i.text(taskAttribute), i.text(typeAttribute)
 	if err := json.Unmarshal([]byte(i.text(placeAttribute)), &s.place); err != nil {
 		return sleeper{}, fmt.Errorf("the index entry of task %q: %w", s.task, err)
 	}

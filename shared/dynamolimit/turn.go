@@ -25,15 +25,25 @@ type Turn struct {
 	// Place is what the task sleeps under, of ToPark and ToKeep.
 	Place limit.Place
 
+	// Unchanged says, of ToKeep, that a sleeper that was taken along sleeps on as it did:
+	// nothing was written, and there are no times.
+	Unchanged bool
+
 	// Blocked is what is in the way, of all actions but ToRun.
 	Blocked []limit.Blocked
 
-	l        *Limiter
-	task     string
-	tiers    []limit.Tier
-	held     *limit.Place // the place that it was woken under
-	patience limit.Patience
-	slot     limit.Slot
+	// Crowd is a key of the task on which others are parked, or itself. The zero Crowd
+	// if nobody is.
+	Crowd Crowd
+
+	l         *Limiter
+	task      Task
+	tiers     []limit.Tier
+	held      *limit.Place // the place that it was woken under
+	sleeper   *Sleeper     // it as it was taken out of the index
+	uncounted bool         // whether it may have been counted out before
+	patience  limit.Patience
+	slot      limit.Slot
 }
 
 // Err returns why the task can never run, nil unless the action is ToFail.
@@ -59,20 +69,14 @@ func WithConcurrency(n int) Option {
 //
 // Errors are those of [Limiter.Acquire]. After one, the task holds nothing that is known
 // of: a place whose taking was lost is a hole in the line that closes when nobody waits.
-func (l *Limiter) Arrive(ctx context.Context, task string, tiers []limit.Tier, p limit.Patience) (*Turn, error) {
+func (l *Limiter) Arrive(ctx context.Context, task Task, tiers []limit.Tier, p limit.Patience) (*Turn, error) {
 	return l.turn(ctx, &Turn{l: l, task: task, tiers: tiers, patience: p}, arriving)
-}
-
-// Wake decides about a task that was woken under a place: see [limit.Wake].
-func (l *Limiter) Wake(ctx context.Context, task string, place limit.Place, tiers []limit.Tier, p limit.Patience) (*Turn, error) {
-	return l.turn(ctx, &Turn{l: l, task: task, tiers: tiers, patience: p, held: &place}, waking)
 }
 
 // Finish decides about a task whose time to wait is over: it runs, waits on, or goes to
 // sleep. See [limit.Slot.Finish]. The turn is used up by it.
 func (t *Turn) Finish(ctx context.Context) (*Turn, error) {
-	next := &Turn{l: t.l, task: t.task, tiers: t.tiers, patience: t.patience, held: t.held, slot: t.slot}
-	return t.l.turn(ctx, next, finishing)
+	return t.l.turn(ctx, t.next(), finishing)
 }
 
 // GiveUp gives back what the task was charged that waits, since it is not going to run:
@@ -82,9 +86,16 @@ func (t *Turn) GiveUp(ctx context.Context) error {
 	if t.Action != limit.ToWait {
 		return nil
 	}
-	next := &Turn{l: t.l, task: t.task, tiers: t.tiers, patience: t.patience, held: t.held, slot: t.slot}
-	_, err := t.l.turn(ctx, next, givingUp)
+	_, err := t.l.turn(ctx, t.next(), givingUp)
 	return err
+}
+
+// next returns a turn of the same task that goes on from this one.
+func (t *Turn) next() *Turn {
+	return &Turn{
+		l: t.l, task: t.task, tiers: t.tiers, patience: t.patience,
+		held: t.held, sleeper: t.sleeper, uncounted: t.uncounted, slot: t.slot,
+	}
 }
 
 // decide returns what package limit decides for a turn.
@@ -120,7 +131,6 @@ func (l *Limiter) turn(ctx context.Context, t *Turn, by decide) (*Turn, error) {
 	if err != nil {
 		return nil, err
 	}
-	held := t.held
 	for {
 		d := newDecision(t, by, resolved)
 		step, after, err := d.carryOut(ctx)
@@ -134,7 +144,7 @@ func (l *Limiter) turn(ctx context.Context, t *Turn, by decide) (*Turn, error) {
 					t.held = &limit.Place{Group: after[n].Group, Key: after[n].Key}
 				}
 			}
-			by = waking
+			by, t.uncounted = waking, false
 			continue
 		}
 		if step.Action == limit.ToRun && l.clock.now().Sub(step.Slot(after).Until) > punctual {
@@ -143,14 +153,14 @@ func (l *Limiter) turn(ctx context.Context, t *Turn, by decide) (*Turn, error) {
 			continue
 		}
 		t.take(step, after, d)
-		t.index(ctx, held, d)
+		t.index(ctx, d)
 		return t, nil
 	}
 }
 
 // take notes what a step that was carried out means for the task.
 func (t *Turn) take(step limit.Step, after []limit.Item, d *decision) {
-	t.Action, t.Blocked = step.Action, step.Blocked
+	t.Action, t.Blocked, t.Crowd = step.Action, step.Blocked, crowdAmong(after)
 	switch step.Action {
 	case limit.ToRun:
 		t.slot = step.Slot(after)
@@ -166,8 +176,19 @@ func (t *Turn) take(step limit.Step, after []limit.Item, d *decision) {
 		parking := step.Parked(after)
 		t.Place, t.Until, t.WakeAt, t.Never = parking.Place, parking.Until, parking.WakeAt, parking.Never
 	case limit.ToKeep:
+		t.Unchanged = step.WakeAt.IsZero()
 		t.Place, t.Until, t.WakeAt, t.Never = *t.held, step.Until, step.WakeAt, step.Never
 	}
+}
+
+// crowdAmong returns the first of some items on which somebody waits.
+func crowdAmong(items []limit.Item) Crowd {
+	for _, i := range items {
+		if i.Waiting > 0 {
+			return Crowd{i.Group, i.Key, i.Waiting}
+		}
+	}
+	return Crowd{}
 }
 
 // reservation returns the receipt of a task that may run.

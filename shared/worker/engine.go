@@ -10,6 +10,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/sluice-dev/sluice/shared/dynamolimit"
 	"github.com/sluice-dev/sluice/shared/limit"
 	"github.com/sluice-dev/sluice/shared/s3store"
 	"github.com/sluice-dev/sluice/shared/task"
@@ -106,6 +107,7 @@ func (e *Engine) Handle(ctx context.Context, raw json.RawMessage) error {
 		return err
 	}
 	var errs []error
+	var last *work
 	for i, src := range sources {
 		// A task that sleeps for a moment does not keep its neighbors waiting.
 		w := &work{source: src, started: started, yield: i < len(sources)-1}
@@ -113,6 +115,12 @@ func (e *Engine) Handle(ctx context.Context, raw json.RawMessage) error {
 			e.Log.ErrorContext(ctx, "visit failed", "task_id", src.id, "key", src.inboxKey, "error", err.Error())
 			errs = append(errs, err)
 		}
+		if last == nil || w.crowd.Waiting > 0 || last.crowd.Waiting <= 0 {
+			last = w
+		}
+	}
+	if last != nil && len(errs) == 0 {
+		e.takeAlong(ctx, last)
 	}
 	return errors.Join(errs...)
 }
@@ -147,6 +155,16 @@ type work struct {
 	ran  time.Duration
 	// yield ends the visit although the task may be due again soon.
 	yield bool
+	// woken tells that the limiter was asked about a task that slept under a place.
+	woken bool
+	// sleeper is the task as it was taken out of the index of those who wait, until the
+	// limiter is asked about it. along tells that another task's function has taken it.
+	sleeper *dynamolimit.Sleeper
+	along   bool
+	// sleepsOn tells that a task that was taken along was left as it was.
+	sleepsOn bool
+	// crowd is a key of the task on which others wait.
+	crowd dynamolimit.Crowd
 }
 
 // adopt takes what somebody else wrote for the task's state. It may have been
@@ -208,6 +226,8 @@ func (e *Engine) admit(ctx context.Context, w *work) (admitted bool, err error) 
 	switch {
 	case w.handler == nil:
 		return false, e.handOver(ctx, w)
+	case e.timeLeft(ctx) < need && w.along:
+		return false, nil
 	case e.timeLeft(ctx) < need:
 		return false, e.postpone(ctx, w, need)
 	}
@@ -306,7 +326,7 @@ func (e *Engine) change(ctx context.Context, w *work, event task.Event) error {
 	e.report(ctx, w, effects)
 	switch {
 	case effects.Finished:
-		e.leavePlace(ctx, before)
+		e.leavePlace(ctx, w, before)
 		return e.finish(ctx, w)
 	case next.Status == task.Pending && armErr == nil && e.Now().Add(clockMargin).Unix() >= w.armed:
 		// The write took longer than the sleep: the wake-up may have come and

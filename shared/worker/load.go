@@ -25,6 +25,9 @@ func (e *Engine) load(ctx context.Context, w *work) (due bool, err error) {
 		return false, nil
 	}
 	found, err := e.loadRecord(ctx, w)
+	if w.along && (err != nil || !found || !sleepsUnder(w.rec.Task, w.sleeper.Place)) {
+		return false, err // it has ended or moved on, and its own wake-up leads to what it is now
+	}
 	if err == nil && !found {
 		found, err = e.loadSubmission(ctx, w, s3store.InboxKey(w.id))
 	}

@@ -17,10 +17,15 @@ import (
 // them does not come back together. Tasks of a limiter that is none sleep until it says
 // to try again.
 type Parker interface {
-	// Arrive decides about a task that holds no place, Wake about one that was woken
-	// under a place.
-	Arrive(ctx context.Context, task string, tiers []limit.Tier, p limit.Patience) (*dynamolimit.Turn, error)
-	Wake(ctx context.Context, task string, place limit.Place, tiers []limit.Tier, p limit.Patience) (*dynamolimit.Turn, error)
+	// Arrive decides about a task that holds no place.
+	Arrive(ctx context.Context, task dynamolimit.Task, tiers []limit.Tier, p limit.Patience) (*dynamolimit.Turn, error)
+	// Take takes one that was woken under a place out of the index of those who wait, to
+	// decide about it.
+	Take(ctx context.Context, task dynamolimit.Task, place limit.Place) (*dynamolimit.Sleeper, error)
+	// TakeAlong takes one out of the index that waits on a key and whose wake-up is late.
+	TakeAlong(ctx context.Context, c dynamolimit.Crowd, serves func(taskType string) bool, p limit.Patience) (*dynamolimit.Sleeper, time.Time, error)
+	// Waits tells on which key of the tiers tasks are parked.
+	Waits(ctx context.Context, tiers []limit.Tier) (dynamolimit.Crowd, error)
 	// Leave has a task leave its place that is not going to run. Repeated calls do nothing.
 	Leave(ctx context.Context, task string, place limit.Place) error
 	// Forget is Leave for a task of which it is not known any more under which place of
@@ -32,9 +37,13 @@ type Parker interface {
 const (
 	// TurnWait is for a woken task. Its wake-up is asked for as much earlier, since
 	// EventBridge delivers up to a minute late.
-	TurnWait = 14 * time.Second
+	TurnWait = 5 * time.Second
 	// newcomerWait is for a task that has just arrived, instead of being parked.
 	newcomerWait = 5 * time.Second
+	// lingering is for a task to be late that can be taken along.
+	lingering = 2 * time.Second
+	// inHand is after how long a task is looked at again that another function has in hand.
+	inHand = time.Minute
 	// askPatience is how long the limiter may take to answer. A task that gets no answer
 	// sleeps: a function that waits for a store that is down costs money and its concurrency.
 	askPatience = 10 * time.Second
@@ -44,6 +53,11 @@ const (
 	// be asked for again.
 	soonEnough = time.Minute
 )
+
+// Patience is how long a function waits at most where nothing bounds it further.
+func Patience() limit.Patience {
+	return limit.Patience{Wait: TurnWait, Rest: newcomerWait, Linger: lingering}
+}
 
 // patience is how long the invocation can wait and still run the task.
 func (e *Engine) patience(ctx context.Context, w *work) limit.Patience {
@@ -59,14 +73,24 @@ func (e *Engine) patience(ctx context.Context, w *work) limit.Patience {
 // not, it puts the task to sleep under its place.
 func (e *Engine) takeTurn(ctx context.Context, w *work, parker Parker) (admitted bool, err error) {
 	turn, err := e.ask(ctx, w, parker)
+	if turn == nil && err == nil {
+		return false, e.arm(ctx, w, e.Now().Add(inHand))
+	}
 	for err == nil && turn.Action == limit.ToWait {
 		turn, err = e.awaitTurn(ctx, w, turn)
 	}
 	if ctx.Err() != nil {
 		return false, ctx.Err()
 	}
-	if err != nil {
+	switch {
+	case err != nil && w.along:
+		w.sleepsOn = true // its own wake-up is still to come
+		e.reportLimiter(ctx, w, err)
+		return false, nil
+	case err != nil:
 		return false, e.denied(ctx, w, err)
+	case turn.Action == limit.ToRun || w.woken:
+		w.crowd = turn.Crowd
 	}
 	switch turn.Action {
 	case limit.ToRun:
@@ -79,14 +103,39 @@ func (e *Engine) takeTurn(ctx context.Context, w *work, parker Parker) (admitted
 	}
 }
 
+// ask asks the limiter about the task. There is no answer, nil, while another function
+// has the task in hand.
 func (e *Engine) ask(ctx context.Context, w *work, parker Parker) (*dynamolimit.Turn, error) {
 	patience := e.patience(ctx, w)
 	asking, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
-	if place, ok := placeOf(w.rec.Task); ok {
-		return parker.Wake(asking, w.id, place, w.tiers, patience)
+	who := dynamolimit.Task{ID: w.id, Type: w.rec.Task.Type}
+	place, parked := placeOf(w.rec.Task)
+	switch {
+	case !parked:
+		return parker.Arrive(asking, who, w.tiers, patience)
+	case w.sleeper == nil:
+		s, err := parker.Take(asking, who, place)
+		if err != nil {
+			return nil, err
+		}
+		if !s.Found && w.firstLook() {
+			return nil, nil
+		}
+		w.sleeper = s
 	}
-	return parker.Arrive(asking, w.id, w.tiers, patience)
+	s := w.sleeper
+	w.sleeper, w.woken = nil, true // it is used up
+	return s.Wake(asking, w.tiers, patience)
+}
+
+// firstLook tells whether the visit is due to the wake-up that a parked task asked for, or
+// an earlier one. If the task is not in the index then, another function has it in hand
+// that has taken it along, or the same wake-up came twice. Should that function die, the
+// next look takes the task all the same.
+func (w *work) firstLook() bool {
+	t := w.rec.Task
+	return w.second != 0 && w.second <= t.AvailableAt.Unix() && t.Throttled.Reason == ""
 }
 
 // awaitTurn waits until the task may run, and asks whether that still holds.
@@ -112,6 +161,10 @@ func (e *Engine) awaitTurn(ctx context.Context, w *work, turn *dynamolimit.Turn)
 // leaves the place.
 func (e *Engine) park(ctx context.Context, w *work, turn *dynamolimit.Turn) error {
 	now, t := e.Now(), w.rec.Task
+	if turn.Unchanged {
+		w.sleepsOn = true
+		return nil
+	}
 	if turn.Action == limit.ToKeep && t.AvailableAt.After(now) && turn.WakeAt.Add(soonEnough).After(t.AvailableAt) {
 		return nil // it was woken too early, and its wake-up is still to come
 	}
@@ -144,7 +197,12 @@ func lostTask(lost *s3store.ConflictError) task.Task {
 }
 
 // leavePlace has a task that has ended, or runs without a limit, leave its place.
-func (e *Engine) leavePlace(ctx context.Context, t task.Task) {
+func (e *Engine) leavePlace(ctx context.Context, w *work, t task.Task) {
+	if s := w.sleeper; s != nil {
+		w.sleeper = nil
+		e.letGo(ctx, w.id, s.Leave, cantLeave)
+		return
+	}
 	if place, ok := placeOf(t); ok {
 		e.leave(ctx, t.ID, place)
 	}
@@ -157,10 +215,18 @@ func (e *Engine) leave(ctx context.Context, id string, place limit.Place) {
 	if !ok {
 		return
 	}
+	e.letGo(ctx, id, func(ctx context.Context) error { return parker.Leave(ctx, id, place) }, cantLeave)
+}
+
+const cantLeave = "a place can't be left yet"
+
+// letGo does something about a task's place that must not fail because the invocation's
+// time is over, and that nothing depends on.
+func (e *Engine) letGo(ctx context.Context, id string, do func(context.Context) error, trouble string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaving)
 	defer cancel()
-	if err := parker.Leave(ctx, id, place); err != nil {
-		e.Log.WarnContext(ctx, "a place can't be left yet", "task_id", id, "error", err.Error())
+	if err := do(ctx); err != nil {
+		e.Log.WarnContext(ctx, trouble, "task_id", id, "error", err.Error())
 	}
 }
 
@@ -168,14 +234,10 @@ func (e *Engine) leave(ctx context.Context, id string, place limit.Place) {
 // all the same.
 func (e *Engine) forget(ctx context.Context, w *work) {
 	parker, ok := e.Limiter.(Parker)
-	if !ok || w.second == 0 || w.runs > 0 || e.prepare(ctx, w) != nil || len(w.tiers) == 0 {
+	if !ok || w.rec.Task.Status != task.Cancelled || w.second == 0 || w.runs > 0 || e.prepare(ctx, w) != nil || len(w.tiers) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaving)
-	defer cancel()
-	if err := parker.Forget(ctx, w.id, w.tiers); err != nil {
-		e.Log.WarnContext(ctx, "a place can't be left yet", "task_id", w.id, "error", err.Error())
-	}
+	e.letGo(ctx, w.id, func(ctx context.Context) error { return parker.Forget(ctx, w.id, w.tiers) }, cantLeave)
 }
 
 // placeOf is the place that a task sleeps under. One that can't be read is none.

@@ -157,8 +157,7 @@ func TestACrowdIsWokenOnceAndDrainsAtTheLimit(t *testing.T) {
 		}
 		took := l.spread(t, "acme", tasks)
 		t.Logf("took %v, %d throttles", took, throttles)
-		// The last one may come a minute late, less the time that it is woken ahead.
-		if took > tasks*time.Second+time.Minute-worker.TurnWait+5*time.Second {
+		if took > tasks*105/100*time.Second {
 			t.Errorf("it took %v", took)
 		}
 		if throttles > tasks*115/100 {
@@ -183,7 +182,7 @@ func TestAParkedTaskHasAPlace(t *testing.T) {
 		if got.Status != task.Pending || got.ThrottleCount != 1 || !got.Parked() || got.Throttled.Policy != "every-second" || got.Throttled.Key != "acme" {
 			t.Fatalf("task = %s", got.Encode())
 		}
-		if early := got.Throttled.Until.Sub(got.AvailableAt); early < 12*time.Second || early > worker.TurnWait {
+		if early := got.Throttled.Until.Sub(got.AvailableAt); early < 3*time.Second || early > worker.TurnWait {
 			t.Errorf("it wakes up %v before its place is due", early)
 		}
 		l.Wait(last)

@@ -54,7 +54,7 @@ func (e *Engine) claimOnce(ctx context.Context, w *work) (claimed bool, err erro
 		return false, err
 	}
 	if w.reservation == nil || w.parkedAnew { // else it has left its place with its turn
-		e.leavePlace(ctx, w.rec.Task)
+		e.leavePlace(ctx, w, w.rec.Task)
 	}
 	w.rec = rec
 	e.report(ctx, w, effects)

@@ -70,10 +70,10 @@ func TestTheConcurrencyOfTheFunctionBoundsHowLongTasksWaitInIt(t *testing.T) {
 				limiter := limiterOf(t, c, map[string]string{EnvConcurrency: concurrency}, slog.New(slog.DiscardHandler))
 				tiers := []limit.Tier{everySecond.Key("a")}
 				patience := limit.Patience{Wait: TurnWait, Rest: newcomerWait}
-				if turn, err := limiter.Arrive(t.Context(), "first", tiers, patience); err != nil || turn.Action != limit.ToRun {
+				if turn, err := limiter.Arrive(t.Context(), dynamolimit.Task{ID: "first"}, tiers, patience); err != nil || turn.Action != limit.ToRun {
 					t.Fatalf("the first task: %+v, %v", turn, err)
 				}
-				turn, err := limiter.Arrive(t.Context(), "second", tiers, patience)
+				turn, err := limiter.Arrive(t.Context(), dynamolimit.Task{ID: "second"}, tiers, patience)
 				if err != nil || turn.Action != want {
 					t.Errorf("the second task: %v, %v, want it to %s", turn, err, want)
 				}
@@ -105,7 +105,7 @@ func TestTheLimiterWarnsInTheLogOfTheFunction(t *testing.T) {
 		if _, err := other.Acquire(t.Context(), another.Key("a")); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := limiter.Arrive(t.Context(), "a", []limit.Tier{everySecond.Key("a")}, limit.Patience{}); err == nil {
+		if _, err := limiter.Arrive(t.Context(), dynamolimit.Task{ID: "a"}, []limit.Tier{everySecond.Key("a")}, limit.Patience{}); err == nil {
 			t.Error("both are in force")
 		}
 		var line struct{ Level, Msg, Policy string }
