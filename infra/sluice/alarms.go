@@ -100,7 +100,7 @@ func (q *Queue) deliveryAlarms(props Props) []alarm {
 		{
 			id: "DeadLetters", name: "dead-letters",
 			description: "Events or wake-ups could not be delivered. The tasks are not lost: the sweep looks at them. " +
-				"Find out why from the messages, then delete them.",
+				"`sluice dead-letters list` tells why, `sluice dead-letters redrive` has them looked at now.",
 			metric: q.DeadLetters.MetricApproximateNumberOfMessagesVisible(metricOptions("Maximum", fiveMinutes)),
 			above:  0, periods: 1, of: 1,
 		},

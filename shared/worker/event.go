@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/sluice-dev/sluice/shared/s3store"
+	"github.com/sluice-dev/sluice/shared/task"
 )
 
 // source is a task that an event asks to look at.
@@ -64,6 +66,22 @@ func decodeEvent(raw json.RawMessage) ([]source, error) {
 		return sources, nil
 	}
 	return nil, errors.New(`the event is no S3 event, no wake-up {"task_id", "second"} and no batch {"task_ids"}: check what invokes this function`)
+}
+
+// TasksOf names the tasks that an event of the claim function asks to look at, each once. Others
+// says that it also names objects in the inbox that are no tasks'. The error is that of an
+// event which the function refuses.
+func TasksOf(event json.RawMessage) (ids []string, others bool, err error) {
+	sources, err := decodeEvent(event)
+	for _, src := range sources {
+		switch {
+		case task.ValidateID(src.id) != nil:
+			others = true
+		case !slices.Contains(ids, src.id):
+			ids = append(ids, src.id)
+		}
+	}
+	return ids, others, err
 }
 
 // inboxSources takes the created objects of an S3 event. S3 form-encodes keys
