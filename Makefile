@@ -154,9 +154,21 @@ iam: ## Print what each function may do: the IAM statements of its role, as the 
 sam-validate: synth $(SAM_HOME)/installed ## Check the template with SAM and cfn-lint (installs SAM on first use, 340 MB)
 	@$(SAM) validate
 
+.PHONY: bootstrap
+bootstrap: build-functions $(CDK_HOME)/installed ## Prepare the account and Region for CDK, once
+	@$(RUN_CDK) bootstrap
+
+.PHONY: diff
+diff: build-functions $(CDK_HOME)/installed ## Show what a deployment would change
+	@$(RUN_CDK) diff
+
 .PHONY: deploy
 deploy: build-functions $(CDK_HOME)/installed ## Deploy the stock stack to AWS (CDK_FLAGS="-c name=... -c hosts=...")
 	@$(RUN_CDK) deploy
+
+.PHONY: destroy
+destroy: build-functions $(CDK_HOME)/installed ## Take the stock stack down; the bucket with its tasks, the table and the logs stay
+	@$(RUN_CDK) destroy
 
 ##### Tools
 

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strconv"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -207,6 +208,9 @@ func (s *Stack) environment(o Options) map[string]string {
 	env[worker.EnvClaimARN] = s.Cloud.Lambda().ARN(s.Function)
 	env[worker.EnvDeadLetterARN] = s.Cloud.SQS().ARN(s.DeadLetters)
 	env[worker.EnvTable] = s.Table
+	if o.Concurrency > 0 {
+		env[worker.EnvConcurrency] = strconv.Itoa(o.Concurrency)
+	}
 	return env
 }
 

@@ -64,7 +64,7 @@ func (a *app) newRootCommand() *cobra.Command {
 	add("read", "Look at them:", a.newListCommand(), a.newGetCommand(), a.newHistoryCommand(), a.newWaitCommand(), a.newWatchCommand())
 	add("change", "Change them:", a.newCancelCommand(), a.newReplayCommand(), a.newPurgeCommand())
 	add("limits", "Rate limits:", a.newLimitsCommand())
-	add("local", "Run it, and find out what is wrong:", a.newDevCommand(), a.newDoctorCommand(), a.newDeadLettersCommand())
+	add("local", "Run it, and find out what is wrong:", a.newDevCommand(), a.newDoctorCommand(), a.newDeadLettersCommand(), a.newEmptyCommand())
 	help := newHelpCommand()
 	root.SetHelpCommand(help)
 	add("other", "Other:", help)
