@@ -131,8 +131,8 @@ docs-check: ## Check the links, make targets and Go examples in the documentatio
 ##### Measure
 
 .PHONY: bench-parking
-bench-parking: ## Play crowds of tasks under limits in virtual time and print the figures (BENCH_FLAGS="-seeds 20 -v")
-	@go run ./bench/parking $(BENCH_FLAGS)
+bench-parking: build-host ## Play crowds of tasks under limits in virtual time, and a small one with the real binaries (BENCH_FLAGS="-seeds 20 -v")
+	@go run ./bench/parking -realtime $(BENCH_FLAGS)
 
 ##### Deploy
 

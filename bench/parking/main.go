@@ -11,12 +11,19 @@
 // over all seeds; the last number, after the equals sign, is the most that was admitted
 // beyond the policy in any of them, and it fails if that is not 0. Where places miss one
 // of their targets, a line says so at the end.
+//
+// With -realtime, for which `make build-host` has to have been run, a small scenario is
+// played on the embedded cloud too, by the real functions, and two lines compare that with
+// its simulation.
 package main
 
 import (
+	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"runtime"
 	"strings"
 	"sync"
@@ -24,13 +31,15 @@ import (
 )
 
 func main() {
-	if err := run(); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "parking:", err)
-		os.Exit(1)
+		os.Exit(1) //nolint:gocritic // nothing is left to clean up
 	}
 }
 
-func run() error {
+func run(ctx context.Context) error {
 	seeds := flag.Int("seeds", 20, "runs of each scenario with places, with the seeds 1, 2, …")
 	others := flag.Int("other-seeds", 2, "runs with the other strategies, of which some wake tasks millions of times")
 	only := flag.String("only", "", `words that the printed lines must contain, such as "scenario=10ps strategy=place"`)
@@ -39,6 +48,7 @@ func run() error {
 	concurrency := flag.Int("concurrency", 1000, "invocations that the function runs at most at once")
 	strict := flag.Bool("strict", false, "fail if a target is missed, not only if more is admitted than allowed")
 	verbose := flag.Bool("v", false, "print more about each line")
+	realtime := flag.Bool("realtime", false, "at the end, play a small scenario on the embedded cloud too, beside its simulation")
 	flag.Parse()
 	set := settings{concurrency: *concurrency, runs: runs.Milliseconds()}
 	if *plot != "" {
@@ -70,7 +80,10 @@ func run() error {
 		fmt.Println("missed", m)
 	}
 	if *strict && len(missed) > 0 {
-		return fmt.Errorf("%d targets are missed", len(missed))
+		return errors.Join(beyondErr, fmt.Errorf("%d targets are missed", len(missed)))
+	}
+	if *realtime {
+		return errors.Join(beyondErr, compareWithRealTime(ctx))
 	}
 	return beyondErr
 }
