@@ -130,31 +130,3 @@ func DisbandCrowd(item Item) ItemPlan {
 	}
 	return plan
 }
-
-// Shift returns the plan that moves the places of a tier along when an operator changes
-// its State from what it is in the item to next: a grant or a drain by as much as it
-// moves what is used up, a hold by what the line runs on in the meantime beyond what is
-// kept in stock. Sleepers keep their order and distances that way, and are told their new
-// times when they wake up. The plan is empty where nobody waits.
-func Shift(item Item, tier int, next State, at time.Time) ItemPlan {
-	plan := blankPlan(&item)
-	s := &item.Tiers[tier]
-	before := s.spotAt(millis(at), item.Waiting)
-	if item.Waiting <= 0 || s.Places.Era == 0 || before.stale || before.reach == unseen {
-		return plan
-	}
-	// Where nobody waits, places begin at what is used up or, held, at what is lost.
-	bare, moved := s.spotAt(millis(at), 0), *s
-	moved.State = next
-	after := moved.spotAt(millis(at), 0)
-	if after.tail == bare.tail || after.seg != before.seg {
-		return plan
-	}
-	reach := before.reach.add(after.tail.sub(bare.tail))
-	if before.seg.Kind == FixedWindow {
-		reach = before.seg.advance(after.tail, before.seg.unitsBetween(bare.tail, before.reach))
-	}
-	reach = larger(reach, after.level)
-	plan.Tiers[tier].Places = PlacePlan{Branch: PlaceExact, Old: s.Places, New: Places{Era: before.seg.Era, Reach: reach, Last: s.Places.Last}}
-	return plan
-}
