@@ -42,7 +42,7 @@ export CDK_DISABLE_VERSION_CHECK := 1
 export CDK_DISABLE_CLI_TELEMETRY := true
 export SAM_CLI_TELEMETRY := 0
 CDK_FLAGS ?=
-RUN_CDK = cd infra && $(CDK) --no-notices -c architecture=$(LAMBDA_ARCH) $(CDK_FLAGS)
+RUN_CDK = cd infra && $(CDK) --no-notices -c architecture=$(LAMBDA_ARCH)
 
 .PHONY: help
 help: ## List the targets (this text)
@@ -138,7 +138,7 @@ bench-parking: build-host ## Play crowds of tasks under limits in virtual time, 
 
 .PHONY: synth
 synth: build-functions $(CDK_HOME)/installed ## Write the CloudFormation template to cdk.out/
-	@$(RUN_CDK) synth --quiet
+	@$(RUN_CDK) synth --quiet $(CDK_FLAGS)
 
 .PHONY: lint-template
 lint-template: synth $(CFN_LINT_HOME)/installed ## Check the CloudFormation template with cfn-lint
@@ -156,19 +156,19 @@ sam-validate: synth $(SAM_HOME)/installed ## Check the template with SAM and cfn
 
 .PHONY: bootstrap
 bootstrap: build-functions $(CDK_HOME)/installed ## Prepare the account and Region for CDK, once
-	@$(RUN_CDK) bootstrap
+	@$(RUN_CDK) bootstrap $(CDK_FLAGS)
 
 .PHONY: diff
 diff: build-functions $(CDK_HOME)/installed ## Show what a deployment would change
-	@$(RUN_CDK) diff
+	@$(RUN_CDK) diff $(CDK_FLAGS)
 
 .PHONY: deploy
 deploy: build-functions $(CDK_HOME)/installed ## Deploy the stock stack to AWS (CDK_FLAGS="-c name=... -c hosts=...")
-	@$(RUN_CDK) deploy
+	@$(RUN_CDK) deploy $(CDK_FLAGS)
 
 .PHONY: destroy
 destroy: build-functions $(CDK_HOME)/installed ## Take the stock stack down; the bucket with its tasks, the table and the logs stay
-	@$(RUN_CDK) destroy
+	@$(RUN_CDK) destroy $(CDK_FLAGS)
 
 ##### Tools
 

@@ -118,7 +118,7 @@ type Props struct {
 
 	// Ephemeral makes the stateful resources (bucket, table, dead letters, logs) go with the stack instead of
 	// outliving it. CloudFormation deletes empty buckets only, so `cdk destroy` of an ephemeral queue
-	// needs its bucket emptied first. Never set it where tasks matter.
+	// needs its bucket emptied first: `sluice empty`. Never set it where tasks matter.
 	//
 	// Defaults to false: destroying the stack keeps every task.
 	Ephemeral bool
