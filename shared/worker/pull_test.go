@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/scheduler"
 
 	"github.com/sluice-dev/sluice/shared/limit"
+	"github.com/sluice-dev/sluice/shared/queue"
 	"github.com/sluice-dev/sluice/shared/reset"
 	"github.com/sluice-dev/sluice/shared/task"
 	"github.com/sluice-dev/sluice/shared/wakeup"
@@ -159,6 +160,39 @@ func TestCancelledTasksMakeRoom(t *testing.T) {
 			t.Errorf("the last of them ran only %v earlier than it would have", early)
 		}
 		l.rounds(t, 10)
+		if got := l.round(t); got.Waiting != 0 {
+			t.Errorf("%+v", got)
+		}
+	}, everyHour)
+}
+
+// The places of tasks that expire while they are parked close up: who is behind them runs
+// earlier.
+func TestThePlaceOfAnExpiredTaskClosesUp(t *testing.T) {
+	parkingLot(t, nil, func(t *testing.T, l *lot) {
+		l.submit(t, 2)
+		var expiring []string
+		for n := range 5 {
+			expiring = append(expiring, l.Submit("llm", prompt{Org: "acme", Cost: int64(n)}, queue.ExpiresIn(20*time.Minute)).ID)
+			synctest.Wait()
+		}
+		last := l.submit(t, 1)[0] // it is due after three hours
+		due := l.Get(last).AvailableAt
+		if got := l.round(t); got.Waiting != 6 {
+			t.Errorf("%+v", got)
+		}
+		l.rounds(t, 25)
+		for _, id := range expiring {
+			if got := l.Get(id); got.Status != task.Expired {
+				t.Errorf("task = %s", got.Encode())
+			}
+		}
+		l.rounds(t, 20)
+		got := l.Wait(last)
+		if got.Status != task.Completed || due.Sub(*got.CompletedAt) < 2*time.Hour {
+			t.Errorf("it ran %v earlier than it would have: %s", due.Sub(*got.CompletedAt), got.Encode())
+		}
+		l.rounds(t, 3)
 		if got := l.round(t); got.Waiting != 0 {
 			t.Errorf("%+v", got)
 		}
