@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/sluice-dev/sluice/localstack/cloud/dynamodbemu"
 	"github.com/sluice-dev/sluice/shared/dynamolimit"
+	"github.com/sluice-dev/sluice/shared/limit"
 )
 
 // TestLimitsScripts runs the scripts of testdata/limits, each against a DynamoDB of its
@@ -28,6 +30,7 @@ func TestLimitsScripts(t *testing.T) {
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits":  exits,
 			"json":   checkJSONOutput,
+			"park":   park,
 			"setenv": setenv,
 		},
 	})
@@ -61,6 +64,29 @@ func setupLimits(env *testscript.Env) error {
 		"AWS_REGION=us-east-1", "AWS_EC2_METADATA_DISABLED=true",
 		"SLUICE_TABLE=limits", "HOME="+env.WorkDir, "TZ=UTC", "TERM=xterm")
 	return nil
+}
+
+// park POLICY KEY N: has N tasks be parked on a key that admits nothing now.
+func park(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 3 || neg {
+		ts.Fatalf("usage: park POLICY KEY N")
+	}
+	tasks, err := strconv.Atoi(args[2])
+	ts.Check(err)
+	client := dynamodb.NewFromConfig(aws.Config{
+		Region: "us-east-1", BaseEndpoint: aws.String(ts.Getenv("AWS_ENDPOINT_URL")),
+		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+	})
+	l := dynamolimit.New(client, "limits", dynamolimit.WithCacheFor(0))
+	ctx, cancel := testContext()
+	defer cancel()
+	for n := range tasks {
+		turn, err := l.Arrive(ctx, dynamolimit.Task{ID: fmt.Sprint("task-", args[1], "-", n)}, []limit.Tier{limit.Policy{Name: args[0]}.Key(args[1])}, limit.Patience{})
+		ts.Check(err)
+		if turn.Action != limit.ToPark {
+			ts.Fatalf("task %d is not parked", n)
+		}
+	}
 }
 
 // describeLimitsStack knows the stack "production", whose table is "limits", and others
