@@ -15,6 +15,7 @@
 //	SLUICE_E2E_SWEEP_FUNCTION       the sweep function's name
 //	SLUICE_E2E_SCHEDULE_GROUP       the group that holds the wake-ups
 //	SLUICE_E2E_DEAD_LETTER_URL      the URL of the dead-letter queue
+//	SLUICE_E2E_NOTICES_URL          the URL of the queue that is told of the end of tasks
 //	SLUICE_E2E_PYTHON_HANDLER       the name of the function in examples/python-handler
 //	SLUICE_E2E_LIMITER_PYTHON       the name of the function in examples/limiter-python
 //
@@ -166,6 +167,7 @@ var exported = [][2]string{
 	{"SweepFunctionName", "SLUICE_E2E_SWEEP_FUNCTION"},
 	{"ScheduleGroupName", "SLUICE_E2E_SCHEDULE_GROUP"},
 	{"DeadLetterQueueUrl", "SLUICE_E2E_DEAD_LETTER_URL"},
+	{"NoticesQueueUrl", "SLUICE_E2E_NOTICES_URL"},
 	{"PythonHandlerName", "SLUICE_E2E_PYTHON_HANDLER"},
 	{"LimiterPythonName", "SLUICE_E2E_LIMITER_PYTHON"},
 }

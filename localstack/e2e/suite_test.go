@@ -40,6 +40,7 @@ func TestSluice(t *testing.T) {
 			"expires":                                         testExpires,
 			"with a large input":                              testLargeInput,
 			"of type http.request sleeps at a 429":            testHTTP,
+			"is told of when it has ended":                    testNotices,
 			"is listed":                                       testList,
 			"with a limit sleeps until it is admitted":        testLimited,
 			"that no limit can admit fails":                   testNeverAdmitted,

@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-dev/sluice/localstack/cloud"
 	"github.com/sluice-dev/sluice/localstack/cloud/lambdaemu"
 	"github.com/sluice-dev/sluice/localstack/stack"
+	"github.com/sluice-dev/sluice/shared/notice"
 	"github.com/sluice-dev/sluice/shared/queue"
 	"github.com/sluice-dev/sluice/shared/s3store"
 	"github.com/sluice-dev/sluice/shared/task"
@@ -43,6 +44,8 @@ type target struct {
 	limiterPython string
 	queue         *queue.Queue
 	store         *s3store.Store
+	// noticesURL is the queue that is told of the end of every task.
+	noticesURL string
 	// local tells that functions can reach this machine.
 	local bool
 }
@@ -85,6 +88,7 @@ func deployed(name string) (*target, func(), error) {
 		scheduleGroup: os.Getenv("SLUICE_E2E_SCHEDULE_GROUP"),
 		pythonHandler: os.Getenv("SLUICE_E2E_PYTHON_HANDLER"),
 		local:         name != "aws",
+		noticesURL:    os.Getenv("SLUICE_E2E_NOTICES_URL"),
 
 		claimFunction:   os.Getenv("SLUICE_E2E_CLAIM_FUNCTION"),
 		httpFunction:    os.Getenv("SLUICE_E2E_CLAIM_FUNCTION") + "-http",
@@ -123,6 +127,7 @@ func embedded(name string) (*target, func(), error) {
 		claimFunction:   s.Function,
 		limiterFunction: s.Limiter,
 		sweepFunction:   s.Sweep,
+		noticesURL:      "https://sqs." + c.Region() + ".amazonaws.com/" + c.AccountID() + "/" + noticesQueue,
 	}
 	if err := t.addPythonHandlers(c); err != nil {
 		stop()
@@ -170,9 +175,13 @@ func deployEmbedded(c *cloud.Cloud, folder string) (*stack.Stack, error) {
 		Limiter:     process("limiter"),
 		Reset:       process("reset"),
 		Sweep:       process("sweep"),
+		Notices:     map[string]string{notice.OtherTypes: noticesQueue},
 		Environment: map[string]string{"SLUICE_HTTP_HOSTS": "*", "SLUICE_SWEEP_GRACE": "1s", "SLUICE_RETENTION_EVERY": "1ms"},
 	})
 }
+
+// noticesQueue is the name of the queue for notices on the embedded cloud.
+const noticesQueue = "sluice-notices"
 
 // submit submits a task for the Python handler.
 func (s *target) submit(t *testing.T, wish string, opts ...queue.Option) task.Task {

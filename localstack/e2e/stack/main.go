@@ -3,12 +3,15 @@
 package main
 
 import (
+	"fmt"
+	"os"
 	"runtime"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/sluice-dev/sluice/infra/sluice"
@@ -22,6 +25,10 @@ func main() {
 	target, _ := app.Node().TryGetContext(jsii.String("target")).(string)
 	// The suite serves what its http.request tasks call. Only a local cloud can reach it there.
 	hosts := map[string]string{"SLUICE_HTTP_HOSTS": "localhost,127.0.0.1"}
+	// A queue is told of the end of every task. The context names it before its stack is there; the CDK
+	// command line knows account and Region.
+	ends := "sluice-e2e-notices"
+	app.Node().SetContext(jsii.String("notices"), fmt.Sprintf("*=arn:aws:sqs:%s:%s:%s", os.Getenv("CDK_DEFAULT_REGION"), os.Getenv("CDK_DEFAULT_ACCOUNT"), ends))
 	stack, queue := sluice.NewStack(app, sluice.Props{
 		Ephemeral: true,
 		// MiniStack knows no alarms that calculate.
@@ -36,6 +43,8 @@ func main() {
 		// The suite does not wait until a task is long overdue, nor for the next day.
 		Sweep: sluice.FunctionProps{Environment: map[string]string{"SLUICE_SWEEP_GRACE": "1s", "SLUICE_RETENTION_EVERY": "1ms"}},
 	})
+	notices := awssqs.NewQueue(stack, jsii.String("Notices"), &awssqs.QueueProps{QueueName: &ends})
+	awscdk.NewCfnOutput(stack, jsii.String("NoticesQueueUrl"), &awscdk.CfnOutputProps{Value: notices.QueueUrl()})
 	addPythonHandler(stack, queue, "PythonHandler", "examples/python-handler", nil)
 	asks := addPythonHandler(stack, queue, "LimiterPython", "examples/limiter-python", &map[string]*string{
 		"SLUICE_LIMITER_FUNCTION": queue.Limiter.FunctionName(),
