@@ -14,7 +14,7 @@ import (
 
 // A queue in a stack of your own: your handlers, of which those that render get a function with more
 // memory, and those that call a vendor one with a cap on how many run at once.
-func ExampleNew() {
+func ExampleNew() { //nolint:testableexamples // it is there to compile: it needs built functions
 	app := awscdk.NewApp(nil)
 	stack := awscdk.NewStack(app, jsii.String("Orders"), nil)
 

@@ -29,10 +29,10 @@ func TestCDKNagFindsNothing(t *testing.T) {
 	for _, stack := range []awscdk.Stack{stock, logged} {
 		found := assertions.Annotations_FromStack(stack)
 		for _, m := range *found.FindError(jsii.String("*"), assertions.Match_AnyValue()) {
-			t.Errorf("error: %v", m.Entry.Data)
+			t.Errorf("error: %v", m.Entry.Data) //nolint:staticcheck // the binding for Go has no other way to the text yet
 		}
 		for _, m := range *found.FindWarning(jsii.String("*"), assertions.Match_AnyValue()) {
-			t.Errorf("warning: %v", m.Entry.Data)
+			t.Errorf("warning: %v", m.Entry.Data) //nolint:staticcheck // the binding for Go has no other way to the text yet
 		}
 	}
 }

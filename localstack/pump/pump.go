@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"regexp"
@@ -159,7 +160,7 @@ func dueAt(s *scheduler.GetScheduleOutput) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("%s is not a single time, at(...)", text)
 	}
 	if s.Target == nil || !strings.Contains(aws.ToString(s.Target.Arn), ":lambda:") {
-		return time.Time{}, fmt.Errorf("its target is not a Lambda function")
+		return time.Time{}, errors.New("its target is not a Lambda function")
 	}
 	zone, err := time.LoadLocation(aws.ToString(s.ScheduleExpressionTimezone))
 	if err != nil {

@@ -65,7 +65,7 @@ func (b *Box) Take(ctx context.Context, before time.Time, most int) iter.Seq2[Le
 				size = min(size, most-len(seen))
 			}
 			out, err := b.Messages.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
-				QueueUrl: &b.QueueURL, MaxNumberOfMessages: int32(size), //nolint:gosec // at most ten
+				QueueUrl: &b.QueueURL, MaxNumberOfMessages: int32(size),
 				VisibilityTimeout: int32(hidden / time.Second), WaitTimeSeconds: int32(patience / time.Second),
 				MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameSentTimestamp},
 				MessageAttributeNames:       []string{"All"},
