@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -206,4 +207,39 @@ func TestWhoAsksForNoNoticesPaysForNone(t *testing.T) {
 			t.Errorf("%d requests to SQS", asked.Load())
 		}
 	})
+}
+
+// At least once, whichever request of the claim function fails, with all that the SDK sends in its place.
+func TestWhicheverRequestFailsTheEndIsTold(t *testing.T) {
+	for name, fault := range map[string]cloud.Fault{"unreachable": cloud.Unreachable, "answer lost": cloud.LostAnswer, "refused": cloud.InternalError} {
+		for first := range int64(6) { // a plain task takes five, and a sixth fails none
+			t.Run(fmt.Sprintf("%s from request %d on", name, first+1), func(t *testing.T) {
+				run(t, script(nil), func(t *testing.T, s *sluicetest.Stack) {
+					const sdkTries = 3
+					var requests atomic.Int64
+					s.Cloud.SetFault(func(r *cloud.Request) cloud.Fault {
+						if !r.From("claim") {
+							return cloud.Fault{}
+						}
+						if n := requests.Add(1) - 1; n < first || n >= first+sdkTries {
+							return cloud.Fault{}
+						}
+						return fault
+					})
+					id := s.Submit("job", nil).ID
+					time.Sleep(2 * time.Hour)
+					got := s.Get(id)
+					sent := notices(t, s)
+					if got.Status != task.Completed || len(sent) == 0 {
+						t.Errorf("%d notices of %s", len(sent), got.Encode())
+					}
+					for _, n := range sent {
+						if n.TaskID != id || n.Revision != got.Revision || n.Status != got.Status {
+							t.Errorf("notice %+v of %s", n, got.Encode())
+						}
+					}
+				}, noticed("job"))
+			})
+		}
+	}
 }
