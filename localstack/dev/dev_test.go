@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -204,5 +205,22 @@ func TestFaultsOfDeliveryDoNotShow(t *testing.T) {
 	}
 	if slices.Max(attempts) != 1 {
 		t.Errorf("attempts: %v, want 1 each", attempts)
+	}
+}
+
+func TestTheEndOfTasksIsToldToAQueue(t *testing.T) {
+	t.Parallel()
+	i := start(t, dev.Options{Notices: map[string]string{"http.request": "ends"}})
+	defer i.Close()
+	id := submit(t, i, hello(t)).ID
+	completed(t, i, id)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		sent := i.Cloud.SQS().Messages("ends")
+		if len(sent) == 1 && strings.Contains(sent[0].Body, id) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("sent: %v", sent)
+		}
 	}
 }
