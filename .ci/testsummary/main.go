@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -47,7 +48,7 @@ func main() {
 	closing := title + ": " + sum.String()
 	fmt.Println(closing)
 	if *appendTo != "" {
-		if err := appendLine(*appendTo, closing); err != nil {
+		if err := appendLine(*appendTo, strings.Join(append([]string{closing}, sum.reasons()...), "\n")); err != nil {
 			fmt.Fprintf(os.Stderr, "%s: %v\n", title, err)
 			os.Exit(2)
 		}
@@ -142,6 +143,25 @@ func (s *tally) explain(out io.Writer) {
 		fmt.Fprintf(out, "not run: %s\n%s", name, strings.Join(s.output[name], ""))
 	}
 }
+
+// reasons are why tests did not run, one line each.
+func (s *tally) reasons() []string {
+	var lines []string
+	for _, name := range s.skips {
+		_, test, _ := strings.Cut(name, " ")
+		reason := "no reason is given"
+		for _, line := range s.output[name] {
+			if match := reported.FindStringSubmatch(line); match != nil {
+				reason = strings.TrimPrefix(match[1], "not run: ")
+			}
+		}
+		lines = append(lines, fmt.Sprintf("  not run: %s (%s)", test, reason))
+	}
+	return lines
+}
+
+// reported is a line that a test has reported, its last one being why it was skipped.
+var reported = regexp.MustCompile(`^\s+\w+\.go:\d+: (.*)\n`)
 
 // good says whether everything that ran passed, and something ran.
 func (s *tally) good() bool {
