@@ -148,7 +148,7 @@ lint-template: synth $(CFN_LINT_HOME)/installed ## Check the CloudFormation temp
 .PHONY: iam
 iam: ## Print what each function may do: the IAM statements of its role, as the test of the construct compares them
 	@go test ./infra/sluice -count=1 -v -run '^TestEachRoleHasExactlyTheRightsListedHere$$' | \
-		sed -n -e '/^=== \|^--- PASS\|^PASS$$\|^ok /d' -e 's/^    permissions_test.go:[0-9]*: \(.*\)/\1:/' -e 's/^        //' -e p
+		sed -n -e '/^!!\|^=== \|^--- PASS\|^PASS$$\|^ok /d' -e 's/^    permissions_test.go:[0-9]*: \(.*\)/\1:/' -e 's/^        //' -e p
 
 .PHONY: sam-validate
 sam-validate: synth $(SAM_HOME)/installed ## Check the template with SAM and cfn-lint (installs SAM on first use, 340 MB)
