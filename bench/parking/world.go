@@ -260,7 +260,7 @@ func (w *world) admit(id int32, now int64) {
 	w.left--
 	w.admitted = append(w.admitted, now)
 	t.recorded = now + w.request() + w.request() + w.runs + w.request()
-	if w.strategy.places && w.patience.Linger > 0 {
+	if w.strategy.places && w.items[0].Waiting > 0 { // the limiter's answer tells
 		w.calls[t.call].ran, w.calls[t.call].idled = true, false
 		w.agenda.add(event{at: t.recorded, kind: frees, call: t.call})
 		return

@@ -180,20 +180,20 @@ func (e *Engine) park(ctx context.Context, w *work, turn *dynamolimit.Turn) erro
 		Place:  place,
 		Kept:   turn.Action == limit.ToKeep,
 	})
-	var lost *s3store.ConflictError
-	if errors.As(err, &lost) || errors.Is(err, s3store.ErrGone) {
-		if held, ok := placeOf(lostTask(lost)); !ok || held != turn.Place {
-			e.leave(ctx, w.id, turn.Place)
-		}
+	if err != nil && !sleepsUnder(w.asStored(err), turn.Place) {
+		// Nobody is going to come for the place. (If the write was done all the same, the task
+		// is woken by its own wake-up, only not earlier.)
+		e.leave(ctx, w.id, turn.Place)
 	}
 	return err
 }
 
-func lostTask(lost *s3store.ConflictError) task.Task {
-	if lost == nil {
-		return task.Task{}
+// asStored is the task as far as is known after a write that failed.
+func (w *work) asStored(err error) task.Task {
+	if lost, ok := errors.AsType[*s3store.ConflictError](err); ok {
+		return lost.Current.Task
 	}
-	return lost.Current.Task
+	return w.rec.Task
 }
 
 // leavePlace has a task that has ended, or runs without a limit, leave its place.

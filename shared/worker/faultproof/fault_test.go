@@ -131,7 +131,7 @@ type fault struct {
 
 var errReset = errors.New("connection reset by peer")
 
-func reset() error { return fmt.Errorf("%w: %w", errReset, syscall.ECONNRESET) }
+func resetByPeer() error { return fmt.Errorf("%w: %w", errReset, syscall.ECONNRESET) }
 
 // latePast is when a request arrives that was on its way for long: after the
 // lease of whoever sent it.
@@ -140,30 +140,31 @@ const latePast = 20 * time.Minute
 func conditional(r request) bool { return r.conditional }
 func functions(r request) bool   { return r.client != producerClient }
 
-// settled requests can be told from an old one that comes late. Tags know no
-// conditions: one that is set twenty minutes late stays, which costs storage and nothing else.
-func settled(r request) bool { return r.operation != "PutObjectTagging" }
+// settled requests can be told from an old one that comes late. Tags and entries of the
+// index of those who wait know no conditions: one that is set twenty minutes late stays, until
+// it expires, which costs storage and nothing else.
+func settled(r request) bool { return r.operation != "PutObjectTagging" && r.operation != "PutItem" }
 
 // requestFaults are all faults of requests.
 var requestFaults = []*fault{
 	{name: "die-before", cost: 1, request: func(x *exchange) (*http.Response, error) {
 		x.instance.die()
-		return nil, reset()
+		return nil, resetByPeer()
 	}},
 	{name: "die-after", cost: 1, request: func(x *exchange) (*http.Response, error) {
 		_, _ = x.send() // nobody is there for the answer
 		x.instance.die()
-		return nil, reset()
+		return nil, resetByPeer()
 	}},
 	{name: "die-late", cost: 1, fits: settled, request: func(x *exchange) (*http.Response, error) {
 		x.sendLate(latePast)
 		x.instance.die()
-		return nil, reset()
+		return nil, resetByPeer()
 	}},
-	{name: "unreachable", request: func(*exchange) (*http.Response, error) { return nil, reset() }},
+	{name: "unreachable", request: func(*exchange) (*http.Response, error) { return nil, resetByPeer() }},
 	{name: "answer-lost", request: func(x *exchange) (*http.Response, error) {
 		_, _ = x.send()
-		return nil, reset()
+		return nil, resetByPeer()
 	}},
 	{name: "500", request: func(x *exchange) (*http.Response, error) { return x.refuse(500, "InternalError"), nil }},
 	{name: "500-though-done", request: func(x *exchange) (*http.Response, error) {
@@ -207,7 +208,7 @@ var requestFaults = []*fault{
 		if err := sleep(x.http.Context(), time.Hour); err != nil {
 			return nil, err
 		}
-		return nil, reset()
+		return nil, resetByPeer()
 	}},
 	{name: "done-twice", request: func(x *exchange) (*http.Response, error) {
 		_, _ = x.send()
@@ -220,7 +221,7 @@ var requestFaults = []*fault{
 	}},
 	{name: "comes-again-late", fits: settled, request: func(x *exchange) (*http.Response, error) {
 		x.sendLate(latePast)
-		return nil, reset()
+		return nil, resetByPeer()
 	}},
 	{name: "down", cost: 1, fits: functions, request: func(x *exchange) (*http.Response, error) {
 		x.w.breakFor(x.req.label(), 4*time.Minute)
@@ -233,7 +234,7 @@ var requestFaults = []*fault{
 	{name: "done-then-s3-down", cost: 1, fits: functions, request: func(x *exchange) (*http.Response, error) {
 		_, _ = x.send()
 		x.w.breakFor(allOfS3, 4*time.Minute)
-		return nil, reset()
+		return nil, resetByPeer()
 	}},
 }
 

@@ -51,6 +51,9 @@ func (w *world) settle() {
 		w.wait(sweepEvery)
 	}
 	time.Sleep(time.Hour) // for the last schedules
+	if w.scenario.parks {
+		w.clearIndex()
+	}
 }
 
 // sitesOf are the sites of a life without faults.
@@ -92,11 +95,15 @@ const variants = 12
 func TestEveryFaultInEveryLife(t *testing.T) {
 	var tried, unreached atomic.Int64
 	t.Run("life", func(t *testing.T) {
-		for _, s := range scenarios {
+		for _, s := range lives() {
 			t.Run(s.name, func(t *testing.T) {
 				t.Parallel()
-				for _, c := range casesOf(s, sitesOf(t, s)) {
-					if !chosen(s.name + c.name) {
+				sites := sitesOf(t, s)
+				if t.Failed() {
+					return
+				}
+				for _, c := range casesOf(s, sites) {
+					if !chosen(s, c.name) {
 						continue
 					}
 					t.Run(c.name, func(t *testing.T) {
@@ -110,7 +117,7 @@ func TestEveryFaultInEveryLife(t *testing.T) {
 			})
 		}
 	})
-	fmt.Fprintf(os.Stdout, "figure fault_cases = %d (in %d lives, %d did not come by their fault)\n", tried.Load(), len(scenarios), unreached.Load())
+	fmt.Fprintf(os.Stdout, "figure fault_cases = %d (in %d lives, %d did not come by their fault)\n", tried.Load(), len(lives()), unreached.Load())
 }
 
 func try(t *testing.T, s scenario, c caseOf) (reached int) {
@@ -138,13 +145,13 @@ func TestPairsOfFaults(t *testing.T) {
 	pairs := 600
 	var tried atomic.Int64
 	t.Run("life", func(t *testing.T) {
-		for _, s := range scenarios {
+		for _, s := range lives() {
 			t.Run(s.name, func(t *testing.T) {
 				t.Parallel()
 				sites := sitesOf(t, s)
-				for n := range pairs / len(scenarios) {
+				for n := range pairs / len(lives()) {
 					c := pairOf(s, sites, n)
-					if !chosen(s.name + c.name) {
+					if !chosen(s, c.name) {
 						continue
 					}
 					t.Run(c.name, func(t *testing.T) {
@@ -175,14 +182,21 @@ func pairOf(in scenario, sites []site, n int) caseOf {
 }
 
 // chosen tells whether a case is tried. Under the race detector, and with
-// -short, only some are: which, their names decide.
-func chosen(name string) bool {
+// -short, only some are, and of those of parked tasks, who have long lives, a third: which,
+// their names decide. To catch a mutant all are, until one does.
+func chosen(s scenario, name string) bool {
 	every := uint64(1)
 	switch {
+	case os.Getenv(mutantVariable) != "":
 	case raceEnabled:
 		every = 24
 	case testing.Short():
 		every = 8
 	}
-	return uint64(variantOf(name))%every == 0
+	if s.parks && every > 1 {
+		every *= 4
+	} else if s.parks && os.Getenv(mutantVariable) == "" {
+		every = 3
+	}
+	return uint64(variantOf(s.name+name))%every == 0
 }

@@ -147,6 +147,89 @@ var mutants = []mutant{
 		old:  `	sure := err == nil ||`,
 		new:  `	sure := mutant("NAME") || err == nil ||`,
 	},
+	{
+		name: "a task runs before its turn that it waits for", lives: "parked",
+		file: "../parking.go",
+		old:  `	for err == nil && turn.Action == limit.ToWait {`,
+		new: `	if mutant("NAME") && err == nil && turn.Action == limit.ToWait {
+		return true, nil
+	}
+	for err == nil && turn.Action == limit.ToWait {`,
+	},
+	{
+		name: "a task that is taken along does not ask for its turn", lives: "parked-and-taken-along",
+		file: "../parking.go",
+		old:  `	turn, err := e.ask(ctx, w, parker)`,
+		new: `	if w.along && mutant("NAME") {
+		return true, nil
+	}
+	turn, err := e.ask(ctx, w, parker)`,
+	},
+	{
+		name: "a slot is used although the key is held", lives: "held-while-parked",
+		file: "../../limit/slot.go",
+		old:  `		missing, ready := spot.missing(`,
+		new: `		if mutant("NAME") {
+			spot.hold = 0
+		}
+		missing, ready := spot.missing(`,
+	},
+	{
+		name: "a woken task stays in the index", lives: "parked",
+		file: "../../dynamolimit/along.go",
+		old:  `	entry, err := l.removeEntry(ctx, p, task.ID)`,
+		new: `	if mutant("NAME") {
+		return &Sleeper{Task: task, Place: p, Found: true, l: l}, nil
+	}
+	entry, err := l.removeEntry(ctx, p, task.ID)`,
+	},
+	{
+		name: "a woken task is not counted out", lives: "parked",
+		file: "../../limit/park.go",
+		old:  `			s.Plans[n].Crowd, s.left = CrowdLeave, true`,
+		new: `			if s.left = true; !mutant("NAME") {
+				s.Plans[n].Crowd = CrowdLeave
+			}`,
+	},
+	{
+		name: "a task is taken along that stays in the index", lives: "parked-and-taken-along",
+		file: "../../dynamolimit/along.go",
+		old:  `		taken, err := l.takeEntry(ctx, s)`,
+		new: `		if mutant("NAME") {
+			return &Sleeper{Task: Task{s.task, s.taskType}, Place: s.place, Found: true, l: l, entry: s.entry, along: true}, nil
+		}
+		taken, err := l.takeEntry(ctx, s)`,
+	},
+	{
+		name: "a cancelled task does not leave its place", lives: "cancelled-while-parked",
+		file: "../parking.go",
+		old:  `	if !ok || w.rec.Task.Status != task.Cancelled ||`,
+		new:  `	if !ok || mutant("NAME") || w.rec.Task.Status != task.Cancelled ||`,
+	},
+	{
+		name: "an expired task does not leave its place", lives: "expired-while-parked",
+		file: "../parking.go",
+		old:  `	if s := w.sleeper; s != nil {`,
+		new: `	if mutant("NAME") {
+		return
+	}
+	if s := w.sleeper; s != nil {`,
+	},
+	{
+		name: "a place is kept although the task was not parked", lives: "parked",
+		file: "../parking.go",
+		old:  `	if err != nil && !sleepsUnder(w.asStored(err), turn.Place) {`,
+		new:  `	if err != nil && !sleepsUnder(w.asStored(err), turn.Place) && !mutant("NAME") {`,
+	},
+	{
+		name: "nobody is woken earlier", lives: "granted-while-parked",
+		file: "../../dynamolimit/pull.go",
+		old:  `	if err := arm(ctx, s.task, wake); err != nil {`,
+		new: `	if mutant("NAME") {
+		return nil
+	}
+	if err := arm(ctx, s.task, wake); err != nil {`,
+	},
 }
 
 // mutantVariable tells a mutated binary which mutant to be.

@@ -26,10 +26,16 @@ type scenario struct {
 	want map[string]want
 
 	// limit limits all tasks. With quota it is one without refill, whose balance must tell the
-	// claims in the end; else claims must lie as far apart as gap.
-	limit *limit.Policy
-	quota bool
-	gap   time.Duration
+	// claims in the end; else claims must lie as far apart as gap, and as fine where no clock
+	// is off and there is no fault.
+	limit     *limit.Policy
+	quota     bool
+	gap, fine time.Duration
+
+	// parks tells that tasks are parked, of whom nothing may be left; resets puts the reset
+	// function's requests among those that meet faults. Wake-ups are late by wakeDelay, and twice and thrice as much.
+	parks, resets bool
+	wakeDelay     time.Duration
 
 	// engine changes the engine's settings.
 	engine func(*worker.Config)

@@ -51,6 +51,12 @@ type world struct {
 	cloud    *cloud.Cloud
 	stack    *stack.Stack
 	started  time.Time
+	// environment of the claim function.
+	environment map[string]string
+	// wakeUps is how many were delivered.
+	wakeUps int
+	// granted is what an operator has added to a quota.
+	granted int64
 
 	mu        sync.Mutex
 	sites     []site
@@ -148,9 +154,17 @@ func newWorld(t *testing.T, s scenario, p plan, v variant) *world {
 		return w.deliver("event.s3", v.eventDelay())
 	}})
 	w.cloud.SetDelivery(cloud.Wakeups, cloud.Delivery{Plan: func(cloud.Event) []time.Duration {
-		return w.deliver("event.wakeup", 0)
+		return w.deliver("event.wakeup", w.wakeDelay())
 	}})
 	return w
+}
+
+// wakeDelay is by how much the next wake-up is late: each by more than the one before.
+func (w *world) wakeDelay() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.wakeUps++
+	return w.scenario.wakeDelay * time.Duration(min(w.wakeUps, 3))
 }
 
 func (w *world) newInstance(kind string, exit func()) *instance {
@@ -175,6 +189,7 @@ func (w *world) config(client string, i *instance) aws.Config {
 type instanceKey struct{}
 
 func (w *world) claimFunction(env map[string]string) lambdaemu.Runtime {
+	w.environment = env
 	return lambdaemu.Func(func(ctx context.Context, payload []byte) ([]byte, error) {
 		i := w.newInstance(claimClient, func() { lambdaemu.Exit(ctx) })
 		engine, err := worker.FromEnvironment(w.config(claimClient, i), w.mux(), func(name string) string { return env[name] })
@@ -410,7 +425,10 @@ func (w *world) sweep() {
 // awaitEnd waits until the tasks have ended, sweeping meanwhile.
 func (w *world) awaitEnd(ids ...string) {
 	w.t.Helper()
-	const most = 24 * time.Hour / sweepEvery
+	most := 24 * time.Hour / sweepEvery
+	if w.scenario.parks {
+		most *= 3 // a task that no passing of time makes due is looked at once a day
+	}
 	for range most {
 		if w.ended(ids...) {
 			return
