@@ -33,7 +33,7 @@ func (e *Engine) takeAlong(ctx context.Context, w *work) {
 		if s == nil {
 			return
 		}
-		next := &work{source: source{id: s.Task.ID, early: true}, started: w.started, sleeper: s, along: true}
+		next := &work{source: source{id: s.Task.ID, early: true}, started: w.started, sleeper: s, along: true, crowd: w.crowd}
 		err := e.visit(ctx, next)
 		e.release(ctx, next, err)
 		if err != nil {
@@ -99,7 +99,7 @@ func (e *Engine) nextAlong(ctx context.Context, parker Parker, w *work) *dynamol
 		if s != nil || again.IsZero() {
 			return s
 		}
-		timer := time.NewTimer(again.Sub(e.Now()))
+		timer := time.NewTimer(min(again.Sub(e.Now()), TurnWait)) // should our clock be behind
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
