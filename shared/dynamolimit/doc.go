@@ -25,15 +25,20 @@
 //
 // # Parked tasks
 //
-// [Limiter.Arrive] and [Limiter.Wake] give a task that is not admitted a place to sleep
+// [Limiter.Arrive] and [Sleeper.Wake] give a task that is not admitted a place to sleep
 // under, see [limit.Item]. The end of the places and the number of those who wait are
 // part of the same item, so that whether a newcomer may pass is a condition of its one
 // write. Taking a place is a read, a write, and a write of the index; the first sleeper
 // of a key costs one more, for the list of keys that [Limiter.PullForward] looks after.
-// A task that is woken leaves with the write that admits it, and one that removes its
-// entry from the index. The index is a hint, which decides nothing: an entry that is
-// missing leaves a task to its own wake-up, and one too many is forgotten when its task
-// does not come.
+//
+// A task that is woken is first taken out of the index, by [Limiter.Take] or, by a function
+// that is done with another task, [Limiter.TakeAlong]: a delete, so only one function has a
+// task in hand. It leaves its place with the write that admits it. Looking for a task to
+// take along is one Query, made only where the last answer of the key said that somebody
+// is parked ([Turn.Crowd]); if somebody is late, a read of the item and the delete follow.
+//
+// The index is a hint, which decides nothing: an entry that is missing leaves a task to its
+// own wake-up, and one too many is forgotten when its task does not come.
 //
 // # Repeated and lost requests
 //

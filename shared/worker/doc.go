@@ -21,5 +21,6 @@
 //
 // The rest of the package is the claim engine: one function, [Engine.Handle],
 // takes S3 events, wake-ups and batches of ids, and does the same six steps for every
-// task in them: load, admit, claim, run, record, rest.
+// task in them: load, admit, claim, run, record, rest. When it is done with a limited task
+// it takes others along by these steps that wait on the same key and are late.
 package worker
