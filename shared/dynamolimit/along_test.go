@@ -1,6 +1,7 @@
 package dynamolimit_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -145,6 +146,44 @@ func TestTakingAlongCostsThreeRequests(t *testing.T) {
 		}
 		if n := c.Requests().Snapshot("caller0").Diff(before).Total(); n != 3 {
 			t.Errorf("%d requests where somebody is", n)
+		}
+	})
+}
+
+// A task whose charge got lost, and which was parked then without an answer, does not run
+// by the charge: another one has.
+func TestATaskThatWasParkedWithoutAnAnswerIsNotTakenForOneThatWasCharged(t *testing.T) {
+	tier := limit.Policy{Name: "slow", Rate: limit.Per(1, 20*time.Second), Max: 1}
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCloud(t, cloud.Options{})
+		first := newLimiter(c, "first", dynamolimit.WithPolicies(1, tier))
+		other := newLimiter(c, "other", dynamolimit.WithPolicies(1, tier))
+		if _, err := first.Policies(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		updates := 0
+		c.SetFault(func(r *cloud.Request) cloud.Fault {
+			if r.Client != "first" || r.Operation != "UpdateItem" {
+				return cloud.Fault{}
+			}
+			switch updates++; updates {
+			case 1: // the charge
+				return cloud.Fault{Delay: time.Hour}
+			case 3: // the place, after the charge was refused
+				return cloud.LostAnswer
+			}
+			return cloud.Fault{}
+		})
+		time.AfterFunc(time.Second, func() {
+			turn, err := other.Arrive(context.Background(), dynamolimit.Task{ID: "other"}, []limit.Tier{tier.Key("k")}, limit.Patience{})
+			if err != nil || turn.Action != limit.ToRun {
+				t.Errorf("%+v, %v", turn, err)
+			}
+		})
+		turn, err := first.Arrive(t.Context(), dynamolimit.Task{ID: "first"}, []limit.Tier{tier.Key("k")}, limit.Patience{})
+		if err != nil || turn.Action != limit.ToPark || updates < 4 {
+			t.Errorf("%+v, %v after %d updates", turn, err, updates)
 		}
 	})
 }

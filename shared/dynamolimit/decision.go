@@ -29,6 +29,10 @@ type decision struct {
 	announced map[place]bool
 	// told says that the items are known as the step left them.
 	told bool
+
+	// sent is what the writes that were sent last were to do, as part of change.
+	sent   limit.Action
+	change *change
 }
 
 func newDecision(t *Turn, by decide, resolved []tier) *decision {
@@ -54,6 +58,7 @@ func (d *decision) carryOut(ctx context.Context) (limit.Step, []limit.Item, erro
 		renew:  func(c *registryCopy) error { return renewTiers(d.costly, c) },
 	}
 	c.unknown = func(cause error) error { return outOfReach(c, cause) }
+	d.change = c
 	writes, found, err := d.turn.l.carryOut(ctx, c)
 	if err != nil {
 		return limit.Step{}, nil, err
@@ -110,6 +115,7 @@ func (d *decision) plan(known []view, at time.Time) ([]*write, error) {
 	if d.step.Action == limit.ToRefresh {
 		return nil, errStale
 	}
+	d.rename()
 	d.writes = nil
 	for n, p := range d.step.Plans {
 		if !p.Empty() {
@@ -122,7 +128,19 @@ func (d *decision) plan(known []view, at time.Time) ([]*write, error) {
 	case len(d.writes) == 0:
 		return nil, errDone
 	}
+	d.sent = d.step.Action
 	return d.writes, d.finishWrites(known, at)
+}
+
+// rename gives the writes another id if they are to do something else than those before.
+// Of writes with one id, of which one was carried out without an answer, it is not known
+// which: a task that was parked must not be taken for one that was charged. Should those
+// before be carried out yet, what they charge is lost.
+func (d *decision) rename() {
+	if d.sent != "" && d.sent != d.step.Action {
+		d.id = newID()
+		d.change.id = d.id
+	}
 }
 
 // write starts the write of an item.

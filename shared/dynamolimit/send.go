@@ -67,7 +67,7 @@ const (
 // written or others have made it, and the items as they stood afterwards, nil where that is not known.
 func (l *Limiter) carryOut(ctx context.Context, c *change) ([]*write, []item, error) {
 	known := l.views.recall(c.places, l.clock.now())
-	var doubtful []*write // the first that may have been carried out without an answer
+	var doubtful []*write // the first of an id that may have been carried out without an answer
 	for try := 0; ; try++ {
 		writes, at, err := l.planned(ctx, c, known)
 		if err != nil || len(writes) == 0 {
@@ -75,7 +75,7 @@ func (l *Limiter) carryOut(ctx context.Context, c *change) ([]*write, []item, er
 		}
 		sent := l.send(ctx, c, writes, known)
 		l.lean(writes, sent)
-		if doubtful == nil && sent.unseen(c) {
+		if sent.unseen(c) && (doubtful == nil || doubtful[0].id != writes[0].id) {
 			doubtful = writes
 		}
 		switch sent.fate {
