@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -88,22 +89,7 @@ func (a *app) list(ctx context.Context, f *listFlags) error {
 	options.Limit, options.Cursor = f.pageSize(), f.cursor.value
 	list := a.newLister(f.quiet)
 	if f.all {
-		unreadable := 0
-		for t, err := range q.All(ctx, options) {
-			switch {
-			case errors.Is(err, queue.ErrDamaged):
-				list.flush()
-				a.noteUnreadable(t.ID, err)
-				unreadable++
-			case err != nil:
-				list.flush()
-				return err
-			default:
-				list.add(t)
-			}
-		}
-		list.end()
-		return missing(unreadable)
+		return list.addAll(q.All(ctx, options))
 	}
 	page, err := q.List(ctx, options)
 	if err != nil {
@@ -179,6 +165,26 @@ func (l *lister) add(t task.Task) {
 	if l.count%batch == 0 {
 		l.flush()
 	}
+}
+
+// addAll prints all tasks of a sequence, and tells of those that can't be read.
+func (l *lister) addAll(all iter.Seq2[task.Task, error]) error {
+	unreadable := 0
+	for t, err := range all {
+		switch {
+		case errors.Is(err, queue.ErrDamaged):
+			l.flush()
+			l.noteUnreadable(t.ID, err)
+			unreadable++
+		case err != nil:
+			l.flush()
+			return err
+		default:
+			l.add(t)
+		}
+	}
+	l.end()
+	return missing(unreadable)
 }
 
 func (l *lister) flush() {
