@@ -159,7 +159,7 @@ func (l *Limiter) TakeAlong(ctx context.Context, c Crowd, serves func(taskType s
 	if when.After(l.clock.now()) {
 		return nil, when, nil
 	}
-	s, err := l.takeOne(ctx, page, tiers)
+	s, err := l.takeOne(ctx, page, tiers, p.Vacated)
 	return s, time.Time{}, err
 }
 
@@ -213,16 +213,21 @@ func (l *Limiter) firstSleepers(ctx context.Context, at place, serves func(strin
 	return page, nil
 }
 
-// takeOne takes one of those who are late out of the index, any one: others look at the
-// same page.
-func (l *Limiter) takeOne(ctx context.Context, page []sleeper, tiers []tier) (*Sleeper, error) {
-	now := l.clock.now()
-	page = slices.DeleteFunc(page, func(s sleeper) bool { return !s.under(tiers).Missed(now) })
+// takeOne takes the first one out of the index, or one of those who are late, any one:
+// others look at the same page.
+func (l *Limiter) takeOne(ctx context.Context, page []sleeper, tiers []tier, first bool) (*Sleeper, error) {
+	if !first {
+		now := l.clock.now()
+		page = slices.DeleteFunc(page, func(s sleeper) bool { return !s.under(tiers).Missed(now) })
+	}
 	for range mostTaken {
 		if len(page) == 0 {
 			break
 		}
-		n := min(int(l.patient.random()*float64(len(page))), len(page)-1)
+		n := 0
+		if !first {
+			n = min(int(l.patient.random()*float64(len(page))), len(page)-1)
+		}
 		s := page[n]
 		page = slices.Delete(page, n, n+1)
 		taken, err := l.takeEntry(ctx, s)

@@ -148,29 +148,30 @@ func (l *Limiter) countOut(ctx context.Context, p place) error {
 const mostSearched = 2 * pageSize
 
 // Forget has a task leave its place that has ended, where it is no longer known which one
-// that is: it is looked for among the first who wait under the tiers.
-func (l *Limiter) Forget(ctx context.Context, task string, tiers []limit.Tier) error {
+// that is: it is looked for among the first who wait under the tiers. It reports whether
+// the task was there.
+func (l *Limiter) Forget(ctx context.Context, task string, tiers []limit.Tier) (vacated bool, err error) {
 	ctx, cancel := l.patient.limit(ctx)
 	defer cancel()
 	resolved, err := l.resolve(ctx, tiers)
 	if err != nil {
-		return err
+		return false, err
 	}
 	for _, p := range placesOf(resolved) {
 		searched := 0
 		for s, err := range l.sleepers(ctx, p) {
 			if err != nil {
-				return err
+				return false, err
 			}
 			if s.task == task {
-				return l.Leave(ctx, task, s.place)
+				return true, l.Leave(ctx, task, s.place)
 			}
 			if searched++; searched == mostSearched {
 				break
 			}
 		}
 	}
-	return nil
+	return false, nil
 }
 
 // crowdOf changes what an item says of those who wait, of the policies given.

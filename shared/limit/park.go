@@ -19,6 +19,10 @@ type Patience struct {
 	// of another one that it takes along, see [Patience.TakeAlong].
 	Linger time.Duration
 
+	// Vacated tells that the function has found a place left by a task that had ended: who
+	// is first in line is taken along then, late or not, if its turn has come.
+	Vacated bool
+
 	// Late is how late wake-ups may come. Defaults to [UsualLateness].
 	Late time.Duration
 }

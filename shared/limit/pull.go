@@ -90,12 +90,17 @@ const patientAt = 5 * time.Second
 // While nobody is late yet, somebody may soon be. A function waits for that too, on
 // average no longer than Linger: luck, evenly distributed from 0 to 1, says whether it is
 // this one. So work goes on that would else stop until the next wake-up comes.
+//
+// With Vacated only the first of them counts, and need not be late.
 func (p Patience) TakeAlong(item Item, first []Sleeper, luck float64, at time.Time) (time.Time, bool) {
 	if len(first) == 0 {
 		return at, false
 	}
 	now := millis(at)
 	when, next := int64(never), 0
+	if p.Vacated {
+		when, first = now, first[:1]
+	}
 	for i := range first {
 		if late := millis(first[i].Asked) + Lateness.Milliseconds(); late < when {
 			when, next = max(late, now), i

@@ -14,6 +14,9 @@ import (
 // its key and whose wake-up is late: it takes one out of the index of those who wait, and
 // runs it as if it had been woken itself. The task's own wake-up comes later and finds it
 // done. Should the function die, that wake-up finds the task as it was.
+//
+// A function that finds a task ended which still held a place, since it was cancelled or has
+// expired, passes the turn on to who is first in line.
 const (
 	// AlongFor is how long after its start an invocation still takes tasks along.
 	AlongFor = 2 * time.Minute
@@ -84,7 +87,7 @@ func (e *Engine) findCrowd(ctx context.Context, parker Parker, w *work) {
 // nextAlong takes a sleeper out of the index that can be taken along, if need be after
 // waiting once for somebody to be late. It is nil if there is none.
 func (e *Engine) nextAlong(ctx context.Context, parker Parker, w *work) *dynamolimit.Sleeper {
-	patience := limit.Patience{Wait: TurnWait}
+	patience := limit.Patience{Wait: TurnWait, Vacated: w.vacated}
 	if w.runs > 0 {
 		patience.Linger = lingering
 	}
@@ -126,6 +129,7 @@ func (e *Engine) release(ctx context.Context, w *work, err error) {
 		e.letGo(ctx, w.id, s.PutBack, "a parked task is not in the index, and can't be woken early")
 		return
 	}
+	w.vacated = w.runs == 0 && err == nil
 	e.letGo(ctx, w.id, s.Leave, cantLeave)
 }
 

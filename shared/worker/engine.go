@@ -157,6 +157,8 @@ type work struct {
 	yield bool
 	// woken tells that the limiter was asked about a task that slept under a place.
 	woken bool
+	// vacated tells that the task had ended and still held a place, which it has left now.
+	vacated bool
 	// sleeper is the task as it was taken out of the index of those who wait, until the
 	// limiter is asked about it. along tells that another task's function has taken it.
 	sleeper *dynamolimit.Sleeper
@@ -326,6 +328,7 @@ func (e *Engine) change(ctx context.Context, w *work, event task.Event) error {
 	e.report(ctx, w, effects)
 	switch {
 	case effects.Finished:
+		w.vacated = before.Parked()
 		e.leavePlace(ctx, w, before)
 		return e.finish(ctx, w)
 	case next.Status == task.Pending && armErr == nil && e.Now().Add(clockMargin).Unix() >= w.armed:

@@ -30,7 +30,7 @@ type Parker interface {
 	Leave(ctx context.Context, task string, place limit.Place) error
 	// Forget is Leave for a task of which it is not known any more under which place of
 	// the tiers it slept, if any.
-	Forget(ctx context.Context, task string, tiers []limit.Tier) error
+	Forget(ctx context.Context, task string, tiers []limit.Tier) (vacated bool, err error)
 }
 
 // How long a function waits for the turn of a task, at most.
@@ -237,7 +237,10 @@ func (e *Engine) forget(ctx context.Context, w *work) {
 	if !ok || w.rec.Task.Status != task.Cancelled || w.second == 0 || w.runs > 0 || e.prepare(ctx, w) != nil || len(w.tiers) == 0 {
 		return
 	}
-	e.letGo(ctx, w.id, func(ctx context.Context) error { return parker.Forget(ctx, w.id, w.tiers) }, cantLeave)
+	e.letGo(ctx, w.id, func(ctx context.Context) (err error) {
+		w.vacated, err = parker.Forget(ctx, w.id, w.tiers)
+		return err
+	}, cantLeave)
 }
 
 // placeOf is the place that a task sleeps under. One that can't be read is none.

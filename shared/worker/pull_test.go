@@ -166,6 +166,30 @@ func TestCancelledTasksMakeRoom(t *testing.T) {
 	}, everyHour)
 }
 
+// Who is behind cancelled tasks does not wait for a minute's round per task: the first of them
+// that is woken passes the turn on.
+func TestATurnIsPassedOnOverCancelledTasks(t *testing.T) {
+	parkingLot(t, nil, func(t *testing.T, l *lot) {
+		ids := l.submit(t, 8)
+		for _, id := range ids[2:7] {
+			if _, err := l.Queue.Cancel(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := l.limiter().Grant(t.Context(), byOperator.Key("acme"), 1); err != nil {
+			t.Fatal(err)
+		}
+		l.rounds(t, 2)
+		if got := l.Get(ids[7]); got.Status != task.Completed {
+			t.Errorf("after two minutes the task behind them is %s", got.Status)
+		}
+		l.rounds(t, 2)
+		if got := l.round(t); got.Waiting != 0 {
+			t.Errorf("%+v", got)
+		}
+	}, byOperator)
+}
+
 // The places of tasks that expire while they are parked close up: who is behind them runs
 // earlier.
 func TestThePlaceOfAnExpiredTaskClosesUp(t *testing.T) {
