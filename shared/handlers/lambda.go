@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -54,8 +55,8 @@ type Call struct {
 	Checkpoint json.RawMessage `json:"checkpoint,omitempty"`
 }
 
-// Answer is what the handler function returns: one of output, reschedule and
-// error.
+// Answer is what the handler function returns: just one of output, reschedule and
+// error. A function that returns nothing, null in JSON, has no output and is done, too.
 type Answer struct {
 	// Output completes the task.
 	Output json.RawMessage `json:"output,omitempty"`
@@ -63,8 +64,8 @@ type Answer struct {
 	Reschedule *float64        `json:"reschedule,omitempty"`
 	Checkpoint json.RawMessage `json:"checkpoint,omitempty"`
 	// Error is a failed attempt; with Permanent the task fails at once.
-	Error     string `json:"error,omitempty"`
-	Permanent bool   `json:"permanent,omitempty"`
+	Error     *string `json:"error,omitempty"`
+	Permanent bool    `json:"permanent,omitempty"`
 }
 
 // Lambda invokes another function as the handler: once per attempt. An
@@ -143,15 +144,23 @@ func functionError(function string, payload []byte) error {
 
 // answer reads what the handler function returned.
 func answer(function string, payload []byte) (json.RawMessage, error) {
+	if payload = bytes.TrimSpace(payload); len(payload) == 0 || isNull(payload) {
+		return nil, nil
+	}
 	var a Answer
 	if err := jsonv2.Unmarshal(payload, &a, jsonv2.RejectUnknownMembers(true)); err != nil {
 		return nil, worker.Fail(fmt.Errorf(`%s must return an object with "output", "reschedule" or "error": %w`, function, err))
 	}
+	if err := a.validate(); err != nil {
+		return nil, worker.Fail(fmt.Errorf("%s: %w", function, err))
+	}
 	switch {
-	case a.Error != "" && a.Permanent:
-		return nil, worker.Fail(errors.New(a.Error))
-	case a.Error != "":
-		return nil, errors.New(a.Error)
+	case a.Error != nil:
+		err := errors.New(cmp.Or(*a.Error, function+" returned an error without a text"))
+		if a.Permanent {
+			return nil, worker.Fail(err)
+		}
+		return nil, err
 	case a.Reschedule != nil:
 		delay, err := secondsToDuration(*a.Reschedule)
 		if err != nil {
@@ -164,6 +173,28 @@ func answer(function string, payload []byte) (json.RawMessage, error) {
 	}
 	return a.Output, nil
 }
+
+// validate refuses an answer that does not say just one thing: what it would be taken for
+// is not what was meant.
+func (a Answer) validate() error {
+	said := 0
+	for _, says := range []bool{len(a.Output) > 0, a.Reschedule != nil, a.Error != nil} {
+		if says {
+			said++
+		}
+	}
+	switch {
+	case said != 1:
+		return fmt.Errorf(`its answer has %d of "output", "reschedule" and "error": want just one`, said)
+	case len(a.Checkpoint) > 0 && !isNull(a.Checkpoint) && a.Reschedule == nil:
+		return errors.New(`its answer has a "checkpoint", which goes with "reschedule" only`)
+	case a.Permanent && a.Error == nil:
+		return errors.New(`its answer has "permanent", which goes with "error" only`)
+	}
+	return nil
+}
+
+func isNull(value []byte) bool { return bytes.Equal(value, []byte("null")) }
 
 func secondsToDuration(seconds float64) (time.Duration, error) {
 	const most = float64(math.MaxInt64) / float64(time.Second)
