@@ -53,7 +53,8 @@ var (
 )
 
 // Get reads a task, its input and output included. [ErrNotFound] means that
-// there is none of that id.
+// there is none of that id. A task whose input or output can't be read comes with the
+// error, and with references in their place.
 func (q *Queue) Get(ctx context.Context, id string) (task.Task, error) {
 	rec, err := q.find(ctx, id)
 	if err != nil {

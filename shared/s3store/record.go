@@ -126,6 +126,8 @@ func (s *Store) afterFailedWrite(ctx context.Context, prev Record, next task.Tas
 	case lost && (err == nil || errors.Is(err, ErrNotFound)):
 		// What stood in the way is gone again, or an old answer came late.
 		return Record{}, true, nil
+	case errors.Is(err, ErrDamaged):
+		return Record{}, false, err
 	}
 	return Record{}, false, fmt.Errorf("write the record of task %s: %w", next.ID, writeErr)
 }

@@ -37,7 +37,7 @@ func WithLimits[T any](selector limit.Selector[T]) HandleOption {
 		h.tiers = func(input json.RawMessage) ([]limit.Tier, error) {
 			payload, err := decodeInput[T](input)
 			if err != nil {
-				return nil, err
+				return nil, unfit(h.taskType, err)
 			}
 			return selector.Tiers(payload), nil
 		}

@@ -142,6 +142,15 @@ func TestASelectorThatPanicsIsAFailedAttempt(t *testing.T) {
 	})
 }
 
+func TestAnInputThatDoesNotFitFailsAtOnceWithLimitsToo(t *testing.T) {
+	limited(t, fine, func(t *testing.T, s *sluicetest.Stack, _ *limit.Memory) {
+		got := s.Wait(s.Submit("llm", []int{1}).ID)
+		if got.Status != task.Failed || got.Attempt != 1 || !strings.Contains(got.LastError, "the input does not fit the handler of llm") {
+			t.Errorf("task = %s", got.Encode())
+		}
+	})
+}
+
 func TestRetriesAndRerunsPayAgain(t *testing.T) {
 	var runs atomic.Int64
 	handle := func(context.Context, prompt) (any, error) {

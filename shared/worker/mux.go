@@ -33,7 +33,8 @@ func (m *Mux) Types() []string {
 
 // handler is what the engine knows of one task type.
 type handler struct {
-	run func(context.Context, json.RawMessage) (json.RawMessage, error)
+	taskType string
+	run      func(context.Context, json.RawMessage) (json.RawMessage, error)
 	// minLease is how long the lease lasts at least.
 	minLease time.Duration
 	// tiers chooses what limits a task, of all that policies can reach. It takes an
@@ -68,10 +69,10 @@ func Handle[In, Out any](m *Mux, taskType string, handle func(context.Context, I
 	if m.handlers[taskType] != nil {
 		panic(fmt.Sprintf("worker: task type %q has a handler already", taskType))
 	}
-	h := &handler{run: func(ctx context.Context, input json.RawMessage) (json.RawMessage, error) {
+	h := &handler{taskType: taskType, run: func(ctx context.Context, input json.RawMessage) (json.RawMessage, error) {
 		in, err := decodeInput[In](input)
 		if err != nil {
-			return nil, Fail(fmt.Errorf("the input does not fit the handler of %s: %w", taskType, err))
+			return nil, unfit(taskType, err)
 		}
 		out, err := handle(ctx, in)
 		if err != nil {
@@ -90,6 +91,11 @@ func Handle[In, Out any](m *Mux, taskType string, handle func(context.Context, I
 		panic(fmt.Sprintf("worker: the limits of %q are for inputs of type %v, its handler takes %v", taskType, h.limited, reflect.TypeFor[In]()))
 	}
 	m.handlers[taskType] = h
+}
+
+// unfit fails a task whose input does not decode: trying again can't help.
+func unfit(taskType string, err error) error {
+	return Fail(fmt.Errorf("the input does not fit the handler of %s: %w", taskType, err))
 }
 
 func decodeInput[In any](input json.RawMessage) (in In, err error) {

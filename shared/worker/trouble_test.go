@@ -295,9 +295,10 @@ func TestADamagedRecordIsLeftForAPersonAndNotTriedAgain(t *testing.T) {
 		id := s.Submit("job", nil).ID
 		putKey(t, s, s3store.TaskKey(id), `{"schema":2}`)
 		invoke(t, s, fmt.Sprintf(`{"task_ids":[%q]}`, id))
+		invoke(t, s, fmt.Sprintf(`{"Records":[{"eventName":"ObjectCreated:Put","s3":{"object":{"key":%q}}}]}`, s3store.InboxKey(id)))
 		time.Sleep(10 * time.Minute)
-		if n.Load() != 1 || len(s.Cloud.SQS().Messages(s.DeadLetters)) > 0 {
-			t.Errorf("%d invocations, want 1", n.Load())
+		if n.Load() != 2 || len(s.Cloud.SQS().Messages(s.DeadLetters)) > 0 {
+			t.Errorf("%d invocations, want 2", n.Load())
 		}
 		if left := keys(t, s, "inbox/"); len(left) != 1 {
 			t.Errorf("the inbox holds %v, want the task", left)

@@ -25,9 +25,8 @@ func (a *app) get(ctx context.Context, id string) error {
 		return err
 	}
 	t, err := q.Get(ctx, id)
-	if err != nil {
-		return err
+	if t.ID != "" { // with an error: a payload can't be read, all else is known
+		a.printTask(t)
 	}
-	a.printTask(t)
-	return nil
+	return err
 }

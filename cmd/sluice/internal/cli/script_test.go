@@ -444,12 +444,18 @@ func setVersioning(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 }
 
-// damage ID: writes what is no record over a task's.
+// damage ID [input]: writes something else over a task's record, or over its large input.
 func damage(ts *testscript.TestScript, _ bool, args []string) {
 	ctx, cancel := testContext()
 	defer cancel()
+	key := s3store.TaskKey(args[0])
+	if len(args) > 1 {
+		rec, err := cloudOf(ts).store.Find(ctx, args[0])
+		ts.Check(err)
+		key = rec.Task.InputRef.Key
+	}
 	_, err := scriptS3(ts).PutObject(ctx, &s3.PutObjectInput{
-		Bucket: aws.String(ts.Getenv("SLUICE_BUCKET")), Key: aws.String(s3store.TaskKey(args[0])), Body: strings.NewReader("{"),
+		Bucket: aws.String(ts.Getenv("SLUICE_BUCKET")), Key: &key, Body: strings.NewReader("{"),
 	})
 	ts.Check(err)
 }

@@ -124,7 +124,7 @@ func (a *app) submit(ctx context.Context, f *submitFlags, hasInput bool) error {
 	t, err := q.Submit(ctx, f.submission.taskType, f.submission.input, f.options()...)
 	var refused *task.FormatError
 	switch {
-	case errors.As(err, &refused):
+	case errors.As(err, &refused) && !errors.Is(err, queue.ErrDamaged): // else it is the record that is wrong
 		return usagef("%s %s", flagOf(refused.Field), refused.Problem)
 	case err != nil:
 		return err
