@@ -6,6 +6,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -20,7 +21,7 @@ func (c *Cloud) Listen(address string) (string, error) {
 		return "", fmt.Errorf("the cloud cannot listen on %s (is another one running?): %w", address, err)
 	}
 	server := &http.Server{
-		Handler:           c,
+		Handler:           continuing{c},
 		ReadHeaderTimeout: time.Minute,
 		ErrorLog:          log.New(io.Discard, "", 0), // broken connections are made on purpose
 	}
@@ -42,6 +43,17 @@ func (c *Cloud) Listen(address string) (string, error) {
 		c.lambda.SetEndpoint(endpoint)
 	}
 	return endpoint, nil
+}
+
+// continuing answers clients that wait before they send a body of no bytes, as S3 does. The
+// server of net/http leaves them waiting, and some SDKs then take the next answer for that.
+type continuing struct{ next http.Handler }
+
+func (c continuing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength == 0 && strings.EqualFold(r.Header.Get("Expect"), "100-continue") {
+		w.WriteHeader(http.StatusContinue)
+	}
+	c.next.ServeHTTP(w, r)
 }
 
 // reachable is an address at which clients on this machine find a listener,

@@ -199,7 +199,8 @@ func (i *Instance) Close() error {
 func (i *Instance) Exports() string {
 	return strings.Join([]string{
 		"export AWS_ENDPOINT_URL=" + i.Endpoint,
-		"export AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local AWS_REGION=" + i.Cloud.Region(),
+		"export AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local",
+		"export AWS_REGION=" + i.Cloud.Region() + " AWS_DEFAULT_REGION=" + i.Cloud.Region(),
 		"export SLUICE_BUCKET=" + i.Bucket + " SLUICE_TABLE=" + i.Table,
 	}, "\n")
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"reflect"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -75,12 +77,64 @@ func (p *Policy) UnmarshalJSON(data []byte) error {
 	if w.Reset != nil {
 		q.Manual = ResetOn(w.Reset.Cron, w.Reset.Zone)
 	}
-	if w.Kind == "" || q.Kind() != w.Kind || w.Kind != ManualReset && w.Reset != nil {
-		return fmt.Errorf("limit: policy %q in JSON: kind is %q: want %q with refill and interval_ms, %q with a window, or %q, which may have a reset",
-			w.Name, w.Kind, Bucket, FixedWindow, ManualReset)
+	if bad := w.kindProblems(); len(bad) > 0 {
+		return q.invalidBesides(bad)
 	}
 	*p = q
 	return nil
+}
+
+// kindProblems says which members do not go with the kind, and which are missing for it.
+func (w policyJSON) kindProblems() []FieldError {
+	bad := &InvalidPolicyError{}
+	switch w.Kind {
+	case Bucket:
+		if w.Refill == 0 {
+			bad.add("refill", "a bucket has one, above zero")
+		}
+		if w.IntervalMS == 0 {
+			bad.add("interval_ms", "a bucket has one, above zero")
+		}
+	case FixedWindow:
+		if w.Window == nil {
+			bad.add("window", "a policy of the kind %q has one", FixedWindow)
+		}
+	case ManualReset:
+	default:
+		bad.add("kind", "%q: want %q with refill and interval_ms, %q with a window, or %q, which may have a reset",
+			string(w.Kind), Bucket, FixedWindow, ManualReset)
+		return bad.Fields
+	}
+	for _, m := range []struct {
+		name  string
+		given bool
+		kind  Kind
+	}{
+		{"refill", w.Refill != 0, Bucket}, {"interval_ms", w.IntervalMS != 0, Bucket},
+		{"window", w.Window != nil, FixedWindow}, {"reset", w.Reset != nil, ManualReset},
+	} {
+		if m.given && m.kind != w.Kind {
+			bad.add(m.name, "goes with the kind %q, not %q", m.kind, w.Kind)
+		}
+	}
+	return bad.Fields
+}
+
+// invalidBesides returns an error that names what is known to be bad, and every other bad field.
+func (p Policy) invalidBesides(known []FieldError) error {
+	bad := &InvalidPolicyError{Policy: p.Name, Fields: known}
+	named := map[string]bool{"kind": true}
+	for _, f := range known {
+		named[f.Field] = true
+	}
+	if others, ok := errors.AsType[*InvalidPolicyError](p.Validate()); ok {
+		for _, f := range others.Fields {
+			if !named[f.Field] {
+				bad.Fields = append(bad.Fields, f)
+			}
+		}
+	}
+	return bad
 }
 
 func (w Window) wire() *windowJSON {
@@ -233,9 +287,40 @@ func decodeStrict(data []byte, into any, what string) error {
 		err = refuseNull(data)
 	}
 	if err != nil {
-		return fmt.Errorf("limit: %s in JSON: %w", what, err)
+		return fmt.Errorf("limit: %s in JSON: %w", what, inWords(err))
 	}
 	return nil
+}
+
+// inWords says what is wrong with a JSON document to somebody who has not seen our types.
+func inWords(err error) error {
+	s, ok := errors.AsType[*json.SemanticError](err)
+	if !ok || s.GoType == nil {
+		return err
+	}
+	at := strings.ReplaceAll(strings.TrimPrefix(string(s.JSONPointer), "/"), "/", ".")
+	if errors.Is(err, json.ErrUnknownName) {
+		return fmt.Errorf("%q is no member of it: names are exact, in lower case", at)
+	}
+	want := "an object"
+	switch s.GoType.Kind() {
+	case reflect.String:
+		want = "text"
+	case reflect.Int64:
+		want = "a whole number"
+	case reflect.Bool:
+		want = "true or false"
+	case reflect.Slice:
+		want = "an array"
+	default:
+		if s.GoType == reflect.TypeFor[time.Time]() {
+			want = "a time in RFC 3339"
+		}
+	}
+	if at == "" {
+		return fmt.Errorf("want %s", want)
+	}
+	return fmt.Errorf("%s: want %s", at, want)
 }
 
 func refuseNull(data []byte) error {
@@ -249,7 +334,11 @@ func refuseNull(data []byte) error {
 			return err
 		}
 		if token.Kind() == 'n' {
-			return fmt.Errorf("null at %s: leave the member out instead", d.StackPointer())
+			at := strings.ReplaceAll(strings.TrimPrefix(string(d.StackPointer()), "/"), "/", ".")
+			if at == "" {
+				return errors.New("null where an object is wanted")
+			}
+			return fmt.Errorf("%s is null: leave the member out instead", at)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package limit_test
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,5 +44,41 @@ func TestAnswersInJSON(t *testing.T) {
 		if err := json.Unmarshal(got, back.Interface()); err != nil || !reflect.DeepEqual(back.Interface(), answer) {
 			t.Errorf("%s reads as %+v (%v)", got, back.Interface(), err)
 		}
+	}
+}
+
+// One error names every bad member, in words for who has not seen our types.
+func TestAPolicyInJSONNamesEveryBadMember(t *testing.T) {
+	t.Parallel()
+	for document, want := range map[string][]string{
+		`{"name":"BAD","kind":"bucket","refill":0,"interval_ms":0,"burst":-2,"over_max":"x","group":"G G"}`: {"refill: ", "interval_ms: ", "name: ", "group: ", "burst: ", "over_max: "},
+		`{"name":"a","kind":"window","refill":1}`:                                                           {"window: ", `refill: goes with the kind "bucket", not "window"`},
+		`{"name":"a","kind":"buckets","group":"G"}`:                                                         {`kind: "buckets": want `, "group: "},
+		`{"name":"a","kind":"bucket","refill":1.5}`:                                                         {"refill: want a whole number"},
+		`{"name":7}`:   {"name: want text"},
+		`{"NAME":"a"}`: {`"NAME" is no member of it`},
+		`{"name":"a","kind":"bucket","max":null}`: {"max is null: leave the member out"},
+		`[]`:   {"want an object"},
+		`null`: {"null where an object is wanted"},
+		`{"name":"a","kind":"window","max":1,"window":{"kind":"monthly","zone":3}}`: {"window.zone: want text"},
+	} {
+		var p limit.Policy
+		err := p.UnmarshalJSON([]byte(document))
+		if err == nil {
+			t.Errorf("%s: no error", document)
+			continue
+		}
+		for _, part := range want {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: %v, want %q in it", document, err, part)
+			}
+		}
+	}
+	var p limit.Policy
+	if err := p.UnmarshalJSON([]byte(`{"name":"a","kind":"window","max":1,"window":{"kind":"monthly","zone":"UTC","interval_ms":5}}`)); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Validate(); err == nil || !strings.Contains(err.Error(), "window.interval_ms") {
+		t.Errorf("a period of a calendar window: %v", err)
 	}
 }

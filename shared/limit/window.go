@@ -101,6 +101,16 @@ func (w Window) validate(bad *InvalidPolicyError) {
 	default:
 		bad.add("window.kind", "%q: use one of Every, FromFirstUse, Days, Weeks, Months, Cron", string(w.kind))
 	}
+	periodic := w.kind == windowEvery || w.kind == windowFirstUse
+	if w.period != 0 && !periodic {
+		bad.add("window.interval_ms", "a %s window has none", w.kind)
+	}
+	if w.zone != "" && periodic {
+		bad.add("window.zone", "a %s window has none", w.kind)
+	}
+	if w.spec != "" && w.kind != windowCron {
+		bad.add("window.cron", "a %s window has none", w.kind)
+	}
 	if w.set && (w.kind == windowFirstUse || w.kind == windowCron) {
 		bad.add("window.anchor", "a %s window has no anchor", w.kind)
 	}

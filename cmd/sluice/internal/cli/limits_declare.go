@@ -143,10 +143,18 @@ func (a *app) readPolicies(ctx context.Context, name string) ([]limit.Policy, er
 		return nil, usagef("%s: the array is empty, there is no policy to declare", name)
 	}
 	policies := make([]limit.Policy, len(documents))
+	var bad []string
 	for i, doc := range documents {
-		if err := json.Unmarshal(doc, &policies[i]); err != nil {
-			return nil, usagef("%s: policy %d: %s", name, i+1, strings.ReplaceAll(err.Error(), "limit: ", ""))
+		err := policies[i].UnmarshalJSON(doc)
+		if err == nil {
+			err = policies[i].Validate()
 		}
+		if err != nil {
+			bad = append(bad, fmt.Sprintf("%s: policy %d: %s", name, i+1, strings.ReplaceAll(err.Error(), "limit: ", "")))
+		}
+	}
+	if len(bad) > 0 {
+		return nil, usagef("%s", strings.Join(bad, "; "))
 	}
 	return policies, nil
 }

@@ -25,8 +25,8 @@ wait, or "never". With --json the answer of the limiter function is printed.`
 const tryExample = `  sluice limits try vendor acme && curl https://vendor.example/api
   sluice limits try tpm acme --cost 1500 --also-policy daily
 
-  # wait for one's turn
-  until wait=$(sluice limits try vendor acme --quiet); do sleep "$wait"; done`
+  # wait for one's turn; it ends where waiting does not help
+  until wait=$(sluice limits try vendor acme --quiet); do sleep "$wait" || break; done`
 
 // exitUnasked is the exit code of try when there is no answer.
 const exitUnasked = 3
