@@ -101,6 +101,14 @@ func (w Window) validate(bad *InvalidPolicyError) {
 	default:
 		bad.add("window.kind", "%q: use one of Every, FromFirstUse, Days, Weeks, Months, Cron", string(w.kind))
 	}
+	w.validateMembers(bad)
+	if w.set && (w.anchor < 0 || w.anchor > horizon) {
+		bad.add("window.anchor", "want a time from 1970 to 9999")
+	}
+}
+
+// validateMembers refuses what does not go with the kind.
+func (w Window) validateMembers(bad *InvalidPolicyError) {
 	periodic := w.kind == windowEvery || w.kind == windowFirstUse
 	if w.period != 0 && !periodic {
 		bad.add("window.interval_ms", "a %s window has none", w.kind)
@@ -113,9 +121,6 @@ func (w Window) validate(bad *InvalidPolicyError) {
 	}
 	if w.set && (w.kind == windowFirstUse || w.kind == windowCron) {
 		bad.add("window.anchor", "a %s window has no anchor", w.kind)
-	}
-	if w.set && (w.anchor < 0 || w.anchor > horizon) {
-		bad.add("window.anchor", "want a time from 1970 to 9999")
 	}
 }
 
