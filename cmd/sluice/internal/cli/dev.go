@@ -85,6 +85,10 @@ func (a *app) newDevCommand() *cobra.Command {
 }
 
 func (a *app) dev(ctx context.Context, f *devFlags) error {
+	const mostPort = 65535
+	if f.port < 0 || f.port > mostPort {
+		return usagef("--port %d: want 0 to %d", f.port, mostPort)
+	}
 	environment := map[string]string{handlers.EnvHTTPHosts: f.hosts}
 	maps.Copy(environment, f.env)
 	options := dev.Options{

@@ -133,7 +133,7 @@ func (a *app) newLimitsDrainCommand(f *limitsFlags) *cobra.Command {
 			n := int64(limit.MaxUnits)
 			switch {
 			case all == (len(args) == 3):
-				return usagef("how much? give N or --all")
+				return usagef("how much? give either N or --all")
 			case !all:
 				var err error
 				if n, err = parseUnits(args[2], 1); err != nil {
@@ -180,11 +180,14 @@ left alone.`,
 			var end time.Time
 			switch {
 			case (period.value == nil) == (until.value == nil):
-				return usagef("until when? give --for or --until")
+				return usagef("until when? give either --for or --until")
 			case period.value != nil:
 				end = time.Now().Add(*period.value)
 			default:
 				end = *until.value
+			}
+			if !end.After(time.Now()) {
+				return usagef("the hold would end at %s, which has passed; to end one use sluice limits release", end.UTC().Format(time.RFC3339))
 			}
 			t := tierArg(args)
 			return a.changeKey(cmd.Context(), f, t, func(l *dynamolimit.Limiter) error { return l.Hold(cmd.Context(), t, end) })

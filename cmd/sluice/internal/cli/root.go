@@ -72,6 +72,7 @@ func (a *app) newRootCommand() *cobra.Command {
 	root.InitDefaultCompletionCmd()
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
 		completion.Short = "Complete commands and flags in your shell"
+		completion.Example = "  source <(sluice completion bash)\n  sluice completion zsh > \"${fpath[1]}/_sluice\""
 		completion.Args = noSuchCommand
 		completion.RunE = showHelp
 	}
