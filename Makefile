@@ -85,9 +85,14 @@ demo-crash: build-host ## Kill function processes in the middle of a handler and
 ##### Check
 
 .PHONY: test
-test: ## Run every unit, property and template test under the race detector, then the whole fault proof
+test: ## Run every unit, property and template test under the race detector, then the long property tests and the whole fault proof
 	@.ci/gotest "make test" -race ./...
-	@$(MAKE) fault-proof
+	@$(MAKE) property-test fault-proof
+
+.PHONY: property-test
+property-test: ## Check the limiter's arithmetic against exact oracles and x/time/rate in ten thousand histories each
+	@.ci/gotest "make property-test" -count=1 ./shared/limit -run 'Exact|Mints|AgreesWithTimeRate|Plan|Operators|ParkingIsStrict' \
+		-rapid.checks=10000 -rapid.nofailfile
 
 # Under the race detector the fault proof tries a sample and no mutants: here it is whole, without.
 .PHONY: fault-proof

@@ -32,6 +32,7 @@ type tally struct {
 	passed, failed, notRun         int
 	packages, untested, failedPkgs int
 	failures, skips, stray         []string
+	figures                        []string            // what tests say that they have counted
 	output                         map[string][]string // by package and test
 }
 
@@ -86,6 +87,9 @@ func (s *tally) add(ev event, out io.Writer) {
 	switch ev.Action {
 	case "output", "build-output":
 		s.output[name] = append(s.output[name], ev.Output)
+		if match := figure.FindStringSubmatch(ev.Output); match != nil {
+			s.figures = append(s.figures, match[1])
+		}
 	case "pass", "fail", "skip", "build-fail":
 		if ev.Test == "" {
 			s.endPackage(ev, name, out)
@@ -130,8 +134,11 @@ func (s *tally) endPackage(ev event, name string, out io.Writer) {
 	}
 }
 
-// explain prints what went wrong, and what did not run and why.
+// explain prints what was counted, what went wrong, and what did not run and why.
 func (s *tally) explain(out io.Writer) {
+	for _, line := range s.figures {
+		fmt.Fprintln(out, line)
+	}
 	slices.Sort(s.failures)
 	for _, name := range slices.Compact(s.failures) {
 		fmt.Fprintf(out, "\n--- %s\n%s", strings.TrimSpace(name), strings.Join(s.output[name], ""))
@@ -159,6 +166,9 @@ func (s *tally) reasons() []string {
 	}
 	return lines
 }
+
+// figure is a line with a number that a test has printed or reported.
+var figure = regexp.MustCompile(`^(?:\s+\w+\.go:\d+: )?(figure .*)\n`)
 
 // reported is a line that a test has reported, its last one being why it was skipped.
 var reported = regexp.MustCompile(`^\s+\w+\.go:\d+: (.*)\n`)

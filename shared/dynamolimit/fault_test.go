@@ -317,7 +317,7 @@ func TestEveryRequestOfEveryVerbMayFail(t *testing.T) {
 	var runs atomic.Int64
 	t.Cleanup(func() {
 		if !t.Failed() {
-			t.Logf("faults: %d runs of %d verbs, nothing minted", runs.Load(), len(verbs()))
+			t.Logf("figure limiter_fault_runs verbs=%d = %d", len(verbs()), runs.Load())
 		}
 	})
 	for i, v := range verbs() {

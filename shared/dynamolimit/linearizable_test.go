@@ -366,7 +366,7 @@ func TestConcurrentHistoriesAreLinearizable(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		if !t.Failed() {
-			t.Logf("linearizability: %d histories, %d operations, all linearizable", histories.Load(), operations.Load())
+			t.Logf("figure linearizability_checks operations=%d = %d", operations.Load(), histories.Load())
 		}
 	})
 }

@@ -279,5 +279,5 @@ func TestAgreesWithTheModel(t *testing.T) {
 			"deploy": m.deploy, "pass": m.pass, "pass again": m.pass, "": m.check,
 		})
 	})
-	t.Logf("model: %d histories, %d steps, no difference; %d items expired", histories.Load(), steps.Load(), expired.Load())
+	t.Logf("figure rapid_steps against=model histories=%d expired_items=%d = %d", histories.Load(), expired.Load(), steps.Load())
 }

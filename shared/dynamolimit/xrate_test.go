@@ -74,6 +74,6 @@ func TestBucketAgreesWithTimeRate(t *testing.T) {
 		}
 	})
 	if !t.Failed() {
-		t.Logf("differential: %d histories, %d steps, no difference to x/time/rate", histories.Load(), steps.Load())
+		t.Logf("figure differential_histories against=x/time/rate limiter=dynamodb steps=%d = %d", steps.Load(), histories.Load())
 	}
 }

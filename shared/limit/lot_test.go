@@ -365,7 +365,7 @@ func TestParkingIsStrict(t *testing.T) {
 		l.strict()
 		admitted, retried = admitted+len(l.runs), retried+l.retries
 	})
-	t.Logf("%d admissions, %d decisions made again", admitted, retried)
+	t.Logf("figure parking_admissions made_again=%d = %d", retried, admitted)
 }
 
 // happen lets one thing happen.

@@ -126,7 +126,7 @@ func TestBucketIsExact(t *testing.T) {
 			exactStep(t, m, p, o, now, c)
 		}
 	})
-	t.Logf("%d steps", steps)
+	t.Logf("figure property_steps of=buckets = %d", steps)
 }
 
 func exactStep(t *rapid.T, m *limit.Memory, p limit.Policy, o *oracle, now int64, c terms) {
@@ -217,7 +217,7 @@ func TestNothingMints(t *testing.T) {
 			h.step(t)
 		}
 	})
-	t.Logf("%d steps", steps)
+	t.Logf("figure property_steps of=nothing_mints = %d", steps)
 }
 
 // history is one key's life in a limiter and in the oracle.

@@ -115,7 +115,7 @@ func TestOperatorsMoveTheLineUnderSleepers(t *testing.T) {
 		account.check(t)
 		ran += len(l.runs)
 	})
-	t.Logf("%d runs", ran)
+	t.Logf("figure parking_runs_under_operators = %d", ran)
 }
 
 func (l *lot) operateAny(t *rapid.T, account *ledger, holds *[][2]int64) {

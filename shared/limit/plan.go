@@ -127,8 +127,11 @@ func (m *Meter) Plan(guess State, cost int64, at time.Time) (Plan, Decision) {
 		policy: m.policy.Name,
 		units:  d.Charge.Units,
 	}
+	// A planned change that the guess has seen, written by a clock ahead of ours, is not in force
+	// yet for a State that does not exist.
+	ahead := m.inForce(guess, now) != m.inForce(State{}, now)
 	switch unknown := guess.Era == 0; {
-	case !unknown && guess.Era != p.Era && guess.Era >= m.reset:
+	case !unknown && (guess.Era != p.Era || ahead) && guess.Era >= m.reset:
 		p.Branch, p.Old, p.New = Exact, guess, d.Next
 		p.Base = d.Charge.Own
 	case unknown && v.guessActive(), guess.Era == p.Era && !guess.Position.less(v.line.floor):
@@ -178,11 +181,11 @@ func (m *Meter) PlanSettle(guess State, c Charge, actual int64, at time.Time) (p
 	}
 	charged := State{Era: c.Era, Position: c.Position, Given: c.Given}
 	v := m.view(charged, now)
-	actual = m.actual(c, actual, v.force)
 	if c.Era != v.seg.Era || guess.Era != 0 && guess.Era != c.Era {
 		next, stale := m.Settle(guess, c, actual, at)
 		return Replace(guess, next), next != guess, stale
 	}
+	actual = m.actual(c, actual, v.force)
 	p = Plan{Era: c.Era, Reset: m.reset, High: maxNum, Given: maxNum, AnyHold: true}
 	if actual > c.Units {
 		v := m.view(State{}, now)

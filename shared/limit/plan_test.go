@@ -131,7 +131,7 @@ func TestPlanDoesWhatDecideDoes(t *testing.T) {
 			}
 		}
 	})
-	t.Logf("%d plans, applied to %d states", planned, applied)
+	t.Logf("figure plans_checked of=decide states=%d = %d", applied, planned)
 }
 
 func TestSettlePlanDoesWhatSettleDoes(t *testing.T) {
@@ -172,7 +172,7 @@ func TestSettlePlanDoesWhatSettleDoes(t *testing.T) {
 			}
 		}
 	})
-	t.Logf("%d plans, %d applied", planned, applied)
+	t.Logf("figure plans_checked of=settle applied=%d = %d", applied, planned)
 }
 
 // A refund is planned on what others can have been given back at most. If they were

@@ -80,7 +80,7 @@ func TestWindowsAreExact(t *testing.T) {
 			open = windowStep(t, m, p, o, now, maximum, open)
 		}
 	})
-	t.Logf("%d steps", steps)
+	t.Logf("figure property_steps of=windows = %d", steps)
 }
 
 type heldInWindow struct {

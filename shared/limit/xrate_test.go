@@ -81,5 +81,5 @@ func TestBucketAgreesWithTimeRate(t *testing.T) {
 			}
 		}
 	})
-	t.Logf("%d histories, %d steps", histories, steps)
+	t.Logf("figure differential_histories against=x/time/rate limiter=memory steps=%d = %d", steps, histories)
 }
