@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/sluice-dev/sluice/infra/sluice"
+	"github.com/sluice-dev/sluice/shared/dynamolimit"
 	"github.com/sluice-dev/sluice/shared/lambdalimit"
 	"github.com/sluice-dev/sluice/shared/reset"
 	"github.com/sluice-dev/sluice/shared/sweep"
@@ -149,6 +150,7 @@ func TestEveryMetricThatIsLookedAtIsWritten(t *testing.T) {
 		worker.MetricCompleted, worker.MetricFailed, worker.MetricRetried, worker.MetricRescheduled, worker.MetricThrottled,
 		worker.MetricDeferred, worker.MetricUnhandled, worker.MetricExpired, worker.MetricHandlerTime, worker.MetricWakeLateness,
 		worker.MetricThrottles, worker.MetricLimiterErrors, worker.MetricLimiterDenied, worker.MetricQuarantined,
+		dynamolimit.MetricAdmitted, dynamolimit.MetricDenied, dynamolimit.MetricRequests,
 		sweep.MetricRedriven, sweep.MetricUnreadable, sweep.MetricOldestOverdue,
 		reset.MetricPolicies, reset.MetricOverrides, reset.MetricResets, reset.MetricParked, reset.MetricPulled,
 	}

@@ -66,6 +66,7 @@ func (q *Queue) addDashboard(props Props) {
 			}},
 		},
 		{
+			{"Limiter: decisions and requests", searches("FunctionName", "Sum", "LimiterAdmitted", "LimiterDenied", "LimiterRequests")},
 			{"Parked until their turn, by policy", searches("Policy", "Maximum", "TasksParked")},
 			{"Parked in all, and woken earlier than they asked for", []awscloudwatch.IMetric{
 				ownMetric("TasksParked", "Maximum", fiveMinutes, q.Reset), ownMetric("TasksPulled", "Sum", fiveMinutes, q.Reset),

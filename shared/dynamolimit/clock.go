@@ -47,7 +47,7 @@ func (c *clock) observe(sent, answered time.Time, date string) {
 	c.log.Warn("the clock differs from DynamoDB's and is corrected", "by", offset.String())
 }
 
-// once has the SDK send a request once and shows the clock the answer. Requests are
+// once has the SDK send a request once, which is counted, and shows the clock the answer. Requests are
 // sent again by the limiter itself, which knows what may have become of the first.
 func (c *clock) once(o *dynamodb.Options) {
 	o.Retryer = aws.NopRetryer{}
@@ -57,6 +57,7 @@ func (c *clock) once(o *dynamodb.Options) {
 }
 
 func (c *clock) watch(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
+	count(ctx)
 	sent := c.local()
 	out, metadata, err := next.HandleDeserialize(ctx, in)
 	if r, ok := out.RawResponse.(*smithyhttp.Response); ok && r != nil && r.Response != nil {

@@ -1,6 +1,7 @@
 package lambdalimit_test
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"net/http"
@@ -117,5 +118,28 @@ func TestTheFunctionIsMadeFromItsEnvironment(t *testing.T) {
 	_, err = lambdalimit.NewClient(function(h), "limiter").Acquire(t.Context(), limit.Policy{Name: "nobody"}.Global())
 	if err == nil || !strings.Contains(err.Error(), "deploy a version that declares it") {
 		t.Errorf("%v", err)
+	}
+}
+
+// Each request says how it was decided and what it took.
+func TestDecisionsAndRequestsAreMetrics(t *testing.T) {
+	t.Parallel()
+	l := dynamolimit.New(dynamodb.NewFromConfig(tableConfig(t)), "limits", dynamolimit.WithLog(slog.New(slog.DiscardHandler)))
+	if err := l.Declare(t.Context(), 1, limit.Policy{Name: "once", Manual: limit.ByOperator, Max: 1}); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	h := &lambdalimit.Handler{Limiter: l, Log: slog.New(slog.NewJSONHandler(&log, nil)), FunctionName: "limiter"}
+	for _, want := range []string{
+		`"FunctionName":"limiter","LimiterAdmitted":1,"LimiterRequests":1,`,
+		`"FunctionName":"limiter","LimiterDenied":1,"LimiterRequests":1,`,
+	} {
+		log.Reset()
+		if _, err := h.Invoke(t.Context(), []byte(`{"op":"acquire","tiers":[{"policy":"once"}]}`)); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(log.String(), want) || strings.Count(log.String(), "\n") != 1 {
+			t.Errorf("log = %s, want %s in it", log.String(), want)
+		}
 	}
 }

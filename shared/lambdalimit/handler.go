@@ -1,6 +1,7 @@
 package lambdalimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/sluice-dev/sluice/shared/dynamolimit"
 	"github.com/sluice-dev/sluice/shared/emf"
 	"github.com/sluice-dev/sluice/shared/limit"
 )
@@ -40,8 +42,11 @@ type Handler struct {
 	Limiter Limiter
 
 	// Log gets a line for each request that failed by no fault of the caller, which
-	// carries a metric if it is JSON. Defaults to slog.Default.
+	// carries a metric if it is JSON, and a line of metrics for each other. Defaults to slog.Default.
 	Log *slog.Logger
+
+	// FunctionName is the dimension of those. Defaults to "sluice-limiter".
+	FunctionName string
 }
 
 // margin is how long before the end of an invocation its answer has to be ready.
@@ -55,7 +60,9 @@ func (h *Handler) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
 		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-margin))
 		defer cancel()
 	}
-	answer, op, err := h.answer(ctx, payload)
+	var traffic dynamolimit.Traffic
+	answer, op, err := h.answer(traffic.Context(ctx), payload)
+	h.reportTraffic(ctx, &traffic, answer)
 	if err != nil {
 		e := errorOf(err)
 		h.report(ctx, op, e)
@@ -197,5 +204,16 @@ func (h *Handler) report(ctx context.Context, op Op, e *Error) {
 		attrs = append(attrs, emf.Attrs(time.Now(), emf.Dimension{Name: "Code", Value: string(e.Code)}, emf.One(MetricErrors))...)
 		h.log().LogAttrs(ctx, slog.LevelError, "request failed", attrs...)
 	case InvalidRequest, InvalidPolicy, UnknownPolicy: // the caller knows
+	}
+}
+
+// reportTraffic logs the decision of a request, if it asks for one, and how many requests it took.
+func (h *Handler) reportTraffic(ctx context.Context, t *dynamolimit.Traffic, answer any) {
+	if decision, ok := answer.(Decision); ok {
+		t.Decided(decision.Admitted)
+	}
+	if metrics := t.Metrics(); len(metrics) > 0 {
+		name := cmp.Or(h.FunctionName, "sluice-limiter")
+		h.log().LogAttrs(ctx, slog.LevelInfo, "limiter", emf.Attrs(time.Now(), emf.Dimension{Name: "FunctionName", Value: name}, metrics...)...)
 	}
 }

@@ -43,5 +43,5 @@ func FromEnvironment(config aws.Config, getenv func(string) string) (*Handler, e
 	if err != nil {
 		return nil, err
 	}
-	return &Handler{Limiter: limiter, Log: log}, nil
+	return &Handler{Limiter: limiter, Log: log, FunctionName: getenv("AWS_LAMBDA_FUNCTION_NAME")}, nil
 }

@@ -36,7 +36,7 @@ func (e *Engine) takeAlong(ctx context.Context, w *work) {
 		if s == nil {
 			return
 		}
-		next := &work{source: source{id: s.Task.ID, early: true}, started: w.started, sleeper: s, along: true, crowd: w.crowd}
+		next := &work{source: source{id: s.Task.ID, early: true}, invocation: w.invocation, sleeper: s, along: true, crowd: w.crowd}
 		err := e.visit(ctx, next)
 		e.release(ctx, next, err)
 		if err != nil {
@@ -151,7 +151,7 @@ func (e *Engine) lookAgain(ctx context.Context, w *work, err error) {
 	case <-ctx.Done():
 		return
 	}
-	again := &work{source: source{id: w.id}, started: w.started, yield: true}
+	again := &work{source: source{id: w.id}, invocation: w.invocation, yield: true}
 	if err := e.visit(ctx, again); err != nil {
 		e.Log.ErrorContext(ctx, "visit failed", "task_id", w.id, "error", err.Error())
 	}

@@ -33,6 +33,8 @@ type Config struct {
 
 	// WorkerID names this instance in records. Defaults to "worker".
 	WorkerID string
+	// FunctionName is the dimension of the limiter's metrics. Defaults to "sluice-claim".
+	FunctionName string
 	// Rest is the longest sleep that is slept within the invocation, its
 	// wake-up staying armed. Defaults to [DefaultRest], [NoRest] switches it off.
 	Rest time.Duration
@@ -81,6 +83,9 @@ func NewEngine(c Config) *Engine {
 	if c.WorkerID == "" {
 		c.WorkerID = "worker"
 	}
+	if c.FunctionName == "" {
+		c.FunctionName = "sluice-claim"
+	}
 	if c.Rest == 0 {
 		c.Rest = DefaultRest
 	}
@@ -101,16 +106,18 @@ func NewEngine(c Config) *Engine {
 // Lambda's retry of the event can help: S3 is down, a wake-up could not be armed. Errors
 // of handlers are recorded with their tasks and never returned.
 func (e *Engine) Handle(ctx context.Context, raw json.RawMessage) error {
-	started := e.Now()
 	sources, err := decodeEvent(raw)
 	if err != nil {
 		return err
 	}
+	i := &invocation{started: e.Now()}
+	ctx = i.traffic.Context(ctx)
+	defer e.reportTraffic(ctx, i)
 	var errs []error
 	var last *work
-	for i, src := range sources {
+	for n, src := range sources {
 		// A task that sleeps for a moment does not keep its neighbors waiting.
-		w := &work{source: src, started: started, yield: i < len(sources)-1}
+		w := &work{source: src, invocation: i, yield: n < len(sources)-1}
 		if err := e.visit(ctx, w); err != nil {
 			e.Log.ErrorContext(ctx, "visit failed", "task_id", src.id, "key", src.inboxKey, "error", err.Error())
 			errs = append(errs, err)
@@ -125,11 +132,17 @@ func (e *Engine) Handle(ctx context.Context, raw json.RawMessage) error {
 	return errors.Join(errs...)
 }
 
+// invocation is what the visits of one invocation share.
+type invocation struct {
+	started time.Time
+	traffic dynamolimit.Traffic
+}
+
 // work is one visit of a task.
 type work struct {
 	source
-	// started is when the invocation began.
-	started time.Time
+	*invocation
+
 	// submitted is the task of the inbox object that was read, nil for none.
 	submitted *task.Task
 	// rec is the task as it was last read or written.

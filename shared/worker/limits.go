@@ -129,6 +129,7 @@ func (e *Engine) acquire(ctx context.Context, w *work) (admitted bool, err error
 	if err != nil {
 		return false, e.denied(ctx, w, err)
 	}
+	w.traffic.Decided(true)
 	w.reservation = r
 	return true, nil
 }
@@ -137,8 +138,11 @@ func (e *Engine) acquire(ctx context.Context, w *work) (admitted bool, err error
 func (e *Engine) denied(ctx context.Context, w *work, err error) error {
 	var denied *limit.Denied
 	var invalid *limit.InvalidRequestError
+	if errors.As(err, &denied) {
+		w.traffic.Decided(false)
+	}
 	switch {
-	case errors.As(err, &denied) && denied.Never, errors.As(err, &invalid), errors.Is(err, limit.ErrUnknownPolicy):
+	case denied != nil && denied.Never, errors.As(err, &invalid), errors.Is(err, limit.ErrUnknownPolicy):
 		return e.change(ctx, w, task.Reject{Error: err.Error()})
 	case denied != nil:
 		blocked := longest(denied)

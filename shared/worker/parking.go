@@ -92,6 +92,7 @@ func (e *Engine) takeTurn(ctx context.Context, w *work, parker Parker) (admitted
 	case turn.Action == limit.ToRun || w.woken:
 		w.crowd = turn.Crowd
 	}
+	w.traffic.Decided(turn.Action == limit.ToRun)
 	switch turn.Action {
 	case limit.ToRun:
 		w.reservation = turn.Reservation

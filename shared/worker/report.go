@@ -114,3 +114,10 @@ func (e *Engine) reportLimiter(ctx context.Context, w *work, err error) {
 	attrs = append(attrs, emf.Attrs(e.Now(), byType(w.rec.Task), metrics...)...)
 	e.Log.LogAttrs(ctx, slog.LevelError, "limiter failed", attrs...)
 }
+
+// reportTraffic logs what an invocation asked of the limiter, if anything.
+func (e *Engine) reportTraffic(ctx context.Context, i *invocation) {
+	if metrics := i.traffic.Metrics(); len(metrics) > 0 {
+		e.Log.LogAttrs(ctx, slog.LevelInfo, "limiter", emf.Attrs(e.Now(), emf.Dimension{Name: "FunctionName", Value: e.FunctionName}, metrics...)...)
+	}
+}

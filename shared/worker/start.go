@@ -97,7 +97,7 @@ func FromEnvironment(config aws.Config, mux *Mux, getenv func(string) string) (*
 	}
 	c := Config{
 		Store: store, Wakeups: armer, Mux: mux.without(routes), Limiter: limiter, Router: newRouter(config, routes),
-		Notifier: notifier, WorkerID: workerID(getenv), Log: log,
+		Notifier: notifier, WorkerID: workerID(getenv), FunctionName: getenv("AWS_LAMBDA_FUNCTION_NAME"), Log: log,
 	}
 	if rest != nil {
 		c.Rest = *rest
