@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,6 +17,7 @@ import (
 	"github.com/sluice-dev/sluice/shared/handlers"
 	"github.com/sluice-dev/sluice/shared/queue"
 	"github.com/sluice-dev/sluice/shared/task"
+	"github.com/sluice-dev/sluice/shared/wakeup"
 )
 
 // bench counts on one stack.
@@ -104,9 +103,8 @@ func (b *bench) count(ctx context.Context, n int, url string, opts ...queue.Opti
 // soon counts the schedules that are due within a minute.
 func soon(schedules []types.ScheduleSummary) (n int) {
 	for _, s := range schedules {
-		name := aws.ToString(s.Name)
-		second, err := strconv.ParseInt(name[strings.LastIndexByte(name, '-')+1:], 36, 64)
-		if err != nil || time.Until(time.Unix(second, 0)) < time.Minute {
+		_, second, ok := wakeup.ParseName(aws.ToString(s.Name))
+		if !ok || time.Until(time.Unix(second, 0)) < time.Minute {
 			n++
 		}
 	}

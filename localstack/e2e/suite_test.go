@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,6 +20,7 @@ import (
 	"github.com/sluice-dev/sluice/shared/queue"
 	"github.com/sluice-dev/sluice/shared/s3store"
 	"github.com/sluice-dev/sluice/shared/task"
+	"github.com/sluice-dev/sluice/shared/wakeup"
 )
 
 type rawJSON = json.RawMessage
@@ -352,6 +352,6 @@ func testNothingLeft(t *testing.T, s *target) {
 
 // farAhead tells the wake-up of a task that was cancelled in its sleep.
 func farAhead(schedule string) bool {
-	second, err := strconv.ParseInt(schedule[strings.LastIndex(schedule, "-")+1:], 36, 64)
-	return err == nil && second > time.Now().Add(10*time.Minute).Unix()
+	_, second, ok := wakeup.ParseName(schedule)
+	return ok && second > time.Now().Add(10*time.Minute).Unix()
 }

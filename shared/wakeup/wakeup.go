@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -131,6 +132,16 @@ func (a *Armer) create(ctx context.Context, event Event) error {
 // Name is the name of a task's schedule for a second: the id, "-" and the
 // second in base 36, at most 64 characters.
 func Name(id string, second int64) string { return id + "-" + strconv.FormatInt(second, 36) }
+
+// ParseName takes a name apart that [Name] has made. It reports false for any other.
+func ParseName(name string) (id string, second int64, ok bool) {
+	cut := strings.LastIndexByte(name, '-')
+	if cut < 0 {
+		return "", 0, false
+	}
+	second, err := strconv.ParseInt(name[cut+1:], 36, 64)
+	return name[:cut], second, err == nil && Name(name[:cut], second) == name
+}
 
 // Expression is the schedule expression of a second, in UTC.
 func Expression(second int64) string {

@@ -57,10 +57,15 @@ func TestEveryNameFitsAScheduleAndIsOfOneTaskAndSecond(t *testing.T) {
 		if len(name) > 64 || strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.") != "" {
 			t.Fatalf("name %q does not fit", name)
 		}
-		if cut := strings.LastIndex(name, "-"); name[:cut] != id {
-			t.Fatalf("name %q does not hold the id %q", name, id)
+		if gotID, gotSecond, ok := wakeup.ParseName(name); gotID != id || gotSecond != second || !ok {
+			t.Fatalf("name %q is that of task %q at %d, %v; want %q, %d", name, gotID, gotSecond, ok, id, second)
 		}
 	})
+	for _, other := range []string{"", "nothing", "a-", "a-B", "a-01", "a-+1"} {
+		if _, _, ok := wakeup.ParseName(other); ok {
+			t.Errorf("%q is taken for a wake-up", other)
+		}
+	}
 }
 
 var config = wakeup.Config{

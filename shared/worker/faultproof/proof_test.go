@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/sluice-dev/sluice/shared/dynamolimit"
 	"github.com/sluice-dev/sluice/shared/s3store"
 	"github.com/sluice-dev/sluice/shared/task"
+	"github.com/sluice-dev/sluice/shared/wakeup"
 )
 
 // observed is what the world saw of a task: every write of its record that
@@ -59,14 +59,13 @@ func (w *world) before(x *exchange) {
 	if x.req.operation != "CreateSchedule" {
 		return
 	}
-	cut := strings.LastIndex(x.req.name, "-")
-	second, err := strconv.ParseInt(x.req.name[cut+1:], 36, 64)
+	id, second, ok := wakeup.ParseName(x.req.name)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err != nil {
+	if !ok {
 		w.complain("a schedule is called %q", x.req.name)
 	}
-	w.armed[x.req.name[:cut]] = append(w.armed[x.req.name[:cut]], second)
+	w.armed[id] = append(w.armed[id], second)
 }
 
 // after looks at a request that was carried out.
