@@ -87,34 +87,27 @@ func (p *Policy) UnmarshalJSON(data []byte) error {
 // kindProblems says which members do not go with the kind, and which are missing for it.
 func (w policyJSON) kindProblems() []FieldError {
 	bad := &InvalidPolicyError{}
-	switch w.Kind {
-	case Bucket:
-		if w.Refill == 0 {
-			bad.add("refill", "a bucket has one, above zero")
-		}
-		if w.IntervalMS == 0 {
-			bad.add("interval_ms", "a bucket has one, above zero")
-		}
-	case FixedWindow:
-		if w.Window == nil {
-			bad.add("window", "a policy of the kind %q has one", FixedWindow)
-		}
-	case ManualReset:
-	default:
+	if w.Kind != Bucket && w.Kind != FixedWindow && w.Kind != ManualReset {
 		bad.add("kind", "%q: want %q with refill and interval_ms, %q with a window, or %q, which may have a reset",
 			string(w.Kind), Bucket, FixedWindow, ManualReset)
 		return bad.Fields
 	}
 	for _, m := range []struct {
-		name  string
-		given bool
-		kind  Kind
+		name   string
+		given  bool
+		kind   Kind
+		needed bool
 	}{
-		{"refill", w.Refill != 0, Bucket}, {"interval_ms", w.IntervalMS != 0, Bucket},
-		{"window", w.Window != nil, FixedWindow}, {"reset", w.Reset != nil, ManualReset},
+		{"refill", w.Refill != 0, Bucket, true},
+		{"interval_ms", w.IntervalMS != 0, Bucket, true},
+		{"window", w.Window != nil, FixedWindow, true},
+		{"reset", w.Reset != nil, ManualReset, false},
 	} {
-		if m.given && m.kind != w.Kind {
+		switch {
+		case m.given && m.kind != w.Kind:
 			bad.add(m.name, "goes with the kind %q, not %q", m.kind, w.Kind)
+		case m.needed && m.kind == w.Kind && !m.given:
+			bad.add(m.name, "missing or 0: the kind %q needs it", m.kind)
 		}
 	}
 	return bad.Fields

@@ -26,13 +26,8 @@ func ClaimFunctionOf(ctx context.Context, objects Objects, bucket string) (arn s
 		return "", fmt.Errorf("look for the claim function of the bucket %s (or give --function): %w", bucket, err)
 	}
 	for _, n := range out.LambdaFunctionConfigurations {
-		if n.Filter == nil || n.Filter.Key == nil {
-			continue
-		}
-		for _, rule := range n.Filter.Key.FilterRules {
-			if strings.EqualFold(string(rule.Name), "prefix") && aws.ToString(rule.Value) == s3store.InboxPrefix {
-				return aws.ToString(n.LambdaFunctionArn), nil
-			}
+		if prefix, _ := s3store.KeyFilter(n.Filter); prefix == s3store.InboxPrefix {
+			return aws.ToString(n.LambdaFunctionArn), nil
 		}
 	}
 	return "", fmt.Errorf("no function is started by objects under %s of the bucket %s: give --function, or see what `sluice doctor` says", s3store.InboxPrefix, bucket)

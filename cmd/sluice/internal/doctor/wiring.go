@@ -28,7 +28,7 @@ func (e *examination) checkEvent(ctx context.Context) Finding {
 	}
 	var starts []string
 	for _, n := range out.LambdaFunctionConfigurations {
-		prefix, suffix := keyFilter(n.Filter)
+		prefix, suffix := s3store.KeyFilter(n.Filter)
 		arn := aws.ToString(n.LambdaFunctionArn)
 		switch {
 		case !createsAll(n.Events) && !slices.ContainsFunc(n.Events, isCreation):
@@ -67,21 +67,6 @@ func joined(events []types.Event) string {
 		names = append(names, string(event))
 	}
 	return strings.Join(names, ", ")
-}
-
-func keyFilter(f *types.NotificationConfigurationFilter) (prefix, suffix string) {
-	if f == nil || f.Key == nil {
-		return "", ""
-	}
-	for _, rule := range f.Key.FilterRules {
-		switch strings.ToLower(string(rule.Name)) {
-		case "prefix":
-			prefix = aws.ToString(rule.Value)
-		case "suffix":
-			suffix = aws.ToString(rule.Value)
-		}
-	}
-	return prefix, suffix
 }
 
 // checkClaim asks for the claim function, and reads from it what it works on.
