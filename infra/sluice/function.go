@@ -57,6 +57,9 @@ func (q *Queue) addFunction(props Props, f function) awslambda.Function {
 		LogGroup:                     logs,
 		RecursiveLoop:                loops,
 	}
+	if f.props.Tracing {
+		settings.Tracing = awslambda.Tracing_ACTIVE
+	}
 	if network := f.props.VPC; network != nil {
 		rights = append(rights, joinNetwork(functionArn(awscdk.Stack_Of(q), f.name))...)
 		settings.Vpc, settings.VpcSubnets = network.VPC, network.Subnets

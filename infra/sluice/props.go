@@ -164,6 +164,12 @@ type FunctionProps struct {
 	//
 	// Defaults to Props.VPC.
 	VPC *VPCProps
+
+	// Tracing has AWS X-Ray sample and record the function's invocations, at a price. Whoever began a trace,
+	// it is passed on to all that the function asks of AWS, the functions of lambda.invoke tasks included.
+	//
+	// Defaults to false.
+	Tracing bool
 }
 
 // ClaimProps configures a further claim function, which serves some task types: with other code, more

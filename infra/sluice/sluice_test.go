@@ -37,7 +37,7 @@ var (
 				ReservedConcurrency: 20,
 				Environment:         map[string]string{"SLUICE_REST": "0", "VENDOR": "example.com"},
 			},
-			Limiter: sluice.FunctionProps{MemoryMiB: 1024, Timeout: 5 * time.Second, ReservedConcurrency: 30},
+			Limiter: sluice.FunctionProps{MemoryMiB: 1024, Timeout: 5 * time.Second, ReservedConcurrency: 30, Tracing: true},
 			Reset:   sluice.FunctionProps{MemoryMiB: 128},
 			Sweep:   sluice.FunctionProps{Timeout: 2 * time.Minute, Environment: map[string]string{"SLUICE_SWEEP_MAX_TASKS": "500"}},
 		})

@@ -252,7 +252,7 @@ func TestTheOtherFunctionsByDefaultAndAsConfigured(t *testing.T) {
 		},
 		{
 			custom(), "Limiter",
-			map[string]string{"FunctionName": "orders-limiter", "MemorySize": "1024", "Timeout": "5", "ReservedConcurrentExecutions": "30"},
+			map[string]string{"FunctionName": "orders-limiter", "MemorySize": "1024", "Timeout": "5", "ReservedConcurrentExecutions": "30", "TracingConfig": `{"Mode":"Active"}`},
 			map[string]string{"SLUICE_TABLE": "orders-limits"},
 		},
 		{

@@ -10,9 +10,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/sluice-dev/sluice/localstack/cloud"
 	"github.com/sluice-dev/sluice/localstack/dev"
 	"github.com/sluice-dev/sluice/shared/queue"
 	"github.com/sluice-dev/sluice/shared/task"
@@ -222,5 +224,28 @@ func TestTheEndOfTasksIsToldToAQueue(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("sent: %v", sent)
 		}
+	}
+}
+
+// Who looks at a trace sees what the function asked for, too: the SDK passes the trace on that an
+// invocation came with.
+func TestTheTraceOfAnInvocationIsPassedOn(t *testing.T) {
+	t.Parallel()
+	i := start(t, dev.Options{})
+	defer i.Close()
+	var passed, others atomic.Int64
+	i.Cloud.SetFault(func(r *cloud.Request) cloud.Fault {
+		switch {
+		case r.Client != i.Function:
+		case strings.HasPrefix(r.HTTP.Header.Get("X-Amzn-Trace-Id"), "Root="):
+			passed.Add(1)
+		default:
+			others.Add(1)
+		}
+		return cloud.Fault{}
+	})
+	completed(t, i, submit(t, i, hello(t)).ID)
+	if passed.Load() == 0 || others.Load() > 0 {
+		t.Errorf("%d requests with the trace, %d without", passed.Load(), others.Load())
 	}
 }
