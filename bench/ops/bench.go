@@ -35,22 +35,25 @@ type bench struct {
 // perTask counts what tasks cost that run at once.
 func (b *bench) perTask(ctx context.Context) error {
 	const tasks = 100 // what every process asks once is divided by it
-	logged := b.logs.bytes.Load()
-	plain, err := b.count(ctx, tasks, b.api.path(0, 0))
-	if err != nil {
-		return err
+	for _, c := range []struct {
+		name    string
+		options []queue.Option
+	}{
+		{"plain", nil},
+		{"limited", []queue.Option{queue.Limit(quota.Name, "acme", 1)}},
+	} {
+		before := b.logs.bytes.Load()
+		t, err := b.count(ctx, tasks, b.api.path(0, 0), c.options...)
+		if err != nil {
+			return err
+		}
+		if c.options == nil {
+			b.plain = t
+		}
+		printTask(c.name, t)
+		figure("dynamodb_requests_per_task case="+c.name, t.dynamodb)
+		fmt.Printf("figure log_bytes_per_task case=%s = %d\n", c.name, (b.logs.bytes.Load()-before)/tasks)
 	}
-	logged = b.logs.bytes.Load() - logged
-	b.plain = plain
-	printTask("plain", plain)
-	limited, err := b.count(ctx, tasks, b.api.path(0, 0), queue.Limit(quota.Name, "acme", 1))
-	if err != nil {
-		return err
-	}
-	printTask("limited", limited)
-	figure("dynamodb_requests_per_task case=plain", plain.dynamodb)
-	figure("dynamodb_requests_per_task case=limited", limited.dynamodb)
-	fmt.Printf("figure log_bytes_per_task case=plain = %d\n", logged/tasks)
 	return nil
 }
 
