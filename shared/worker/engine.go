@@ -158,8 +158,6 @@ type work struct {
 	input json.RawMessage
 	// reservation is what the limiter charged for the run that comes next, or is under way.
 	reservation *limit.Reservation
-	// parkedAnew tells that another visit has parked the task since it was charged.
-	parkedAnew bool
 	// armed is the second for which a wake-up is armed, 0 for none.
 	armed int64
 	// runs counts the runs of this visit, ran is how long the last one took until

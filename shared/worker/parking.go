@@ -130,13 +130,13 @@ func (e *Engine) ask(ctx context.Context, w *work, parker Parker) (*dynamolimit.
 	return s.Wake(asking, w.tiers, patience)
 }
 
-// firstLook tells whether the visit is due to the wake-up that a parked task asked for, or
-// an earlier one. If the task is not in the index then, another function has it in hand
-// that has taken it along, or the same wake-up came twice. Should that function die, the
-// next look takes the task all the same.
+// firstLook tells whether the visit is due to the wake-up that a parked task asked for, an
+// earlier one, or one that came to be armed a moment later. If the task is not in the index
+// then, another function has it in hand: it has taken it along, or the same wake-up came
+// twice. Should that function die, the next look takes the task all the same.
 func (w *work) firstLook() bool {
 	t := w.rec.Task
-	return w.second != 0 && w.second <= t.AvailableAt.Unix() && t.Throttled.Reason == ""
+	return w.second != 0 && w.second < t.AvailableAt.Add(inHand).Unix() && t.Throttled.Reason == ""
 }
 
 // awaitTurn waits until the task may run, and asks whether that still holds.

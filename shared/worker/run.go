@@ -14,27 +14,8 @@ import (
 	"github.com/sluice-dev/sluice/shared/task"
 )
 
-// claim makes the task ours. If another visit has parked it meanwhile, that changes
-// nothing: it is this one that was charged for the run, maybe after it had waited for its turn.
+// claim makes the task ours with a conditional write.
 func (e *Engine) claim(ctx context.Context, w *work) (claimed bool, err error) {
-	w.parkedAnew = false
-	for {
-		claimed, err = e.claimOnce(ctx, w)
-		lost, ok := errors.AsType[*s3store.ConflictError](err)
-		if !ok || w.reservation == nil || !parkedAnew(w.rec.Task, lost.Current.Task) {
-			return claimed, err
-		}
-		w.rec, w.parkedAnew = lost.Current, true
-	}
-}
-
-// parkedAnew tells whether a task that waited is the same and waits, under another place.
-func parkedAnew(before, now task.Task) bool {
-	return now.Status == task.Pending && now.Parked() && now.InboxVersion == before.InboxVersion && now.ThrottleCount >= before.ThrottleCount
-}
-
-// claimOnce makes the task ours with a conditional write.
-func (e *Engine) claimOnce(ctx context.Context, w *work) (claimed bool, err error) {
 	lease := uuid.NewString()
 	next, effects, err := task.Apply(w.rec.Task, task.Claim{
 		LeaseID:        lease,
@@ -53,7 +34,7 @@ func (e *Engine) claimOnce(ctx context.Context, w *work) (claimed bool, err erro
 	if err != nil {
 		return false, err
 	}
-	if w.reservation == nil || w.parkedAnew { // else it has left its place with its turn
+	if w.reservation == nil { // else it has left its place with its turn
 		e.leavePlace(ctx, w, w.rec.Task)
 	}
 	w.rec = rec
